@@ -1,0 +1,68 @@
+# One gate at home and in CI. Every target that needs the virtual environment makes it first, so a fresh clone needs nothing
+# but make and a plain CPython 3.11 or newer on the PATH.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest -q
+
+.DEFAULT_GOAL := help
+.PHONY: help setup engines run test check format bench soak clean
+
+help:  ## this list
+	@echo "Dovetail: a durable queue in one process"
+	@echo
+	@awk 'BEGIN {FS = ":.*  ## "} /^[a-z]+:.*  ## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  STORE=local:./data HTTP=127.0.0.1:9324 make run   # where the data lies and where it listens"
+	@echo "  make test T='tests/doors -k drain'                # only some tests"
+
+setup: $(READY)  ## make the virtual environment in .venv (quick when it is there)
+
+# setuptools goes in first and the build runs without isolation, so that a second run fetches nothing.
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Dovetail needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,lab]'
+	@touch $@
+
+# Redis is only measured beside us and never needed to run. Where it cannot be had the tests that use it are skipped and say so;
+# CI is where nothing is skipped.
+engines:
+	@command -v redis-server >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    { apt-get install -qq -y --no-install-recommends redis-server || { apt-get update -qq && apt-get install -qq -y --no-install-recommends redis-server; }; } >/dev/null 2>&1; \
+	  fi; command -v redis-server >/dev/null || { \
+	    echo "redis-server is not installed and could not be: what is measured beside Redis is skipped"; [ "$${CI:-}" != true ]; }; }
+
+STORE ?= local:./data
+HTTP ?= 127.0.0.1:9324
+run: setup  ## start a node on local:./data
+	@exec $(BIN)/dovetail serve --store $(STORE) --http $(HTTP)
+
+T ?= tests
+test: setup engines  ## every test but the soak, with the engines they need
+	@$(PYTEST) -m "not soak" $(T)
+
+check: setup  ## format, lint, types, import rules and the fast tests: before every commit
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(PYTEST) tests/test_architecture.py
+	@$(PYTEST) -m "not slow and not soak" --ignore tests/test_architecture.py tests
+
+format: setup  ## write the code the way check wants it
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: setup engines  ## run every scenario of the lab and print its figures
+	@for name in $$($(BIN)/dovetail lab list --names); do echo "== $$name"; $(BIN)/dovetail lab run $$name || exit 1; done
+
+soak: setup engines  ## the long tests: kill -9 by the hundred, long simulations
+	@$(PYTEST) -m soak $(T)
+
+clean:  ## remove the virtual environment and every cache (never ./data)
+	@rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,197 @@
+"""A chunk: the facts of 1024 neighbouring sequences of one lane, in columns outside the object heap.
+
+A Python object per message costs 130 to 460 bytes and makes the garbage collector stop the process; columns cost what they hold.
+Some are always there; the others are made when the first message of the chunk needs them, and grow only as far as they are needed.
+
+    always     states      1 B   GONE, READY, HELD, LATER, LEASED or TOMB
+               runs        10 B for each record: where it begins (u16), its address in the log (u64)
+               marks       6 B for each change of time (u16, u32): when the messages were pushed
+    if needed  items       4 B for each run that begins inside its record
+               visible     4 B   the low half of visible_at, to tell a stale entry of the time index
+               born        4 B   first visible time in seconds, of delayed messages
+               deliveries  8 B   the number of the last delivery: the fence of receipts
+               receives    2 B   and first_received 4 B (ms after the push)
+               groups      4 B   and nexts 4 B: the chain of a group (core/groups.py)
+               origins     4 × 8 B of messages that were moved here
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+
+from dovetail.core.operation import Origin
+
+SHIFT = 10
+SIZE = 1 << SHIFT
+MASK = SIZE - 1
+LOW32 = (1 << 32) - 1
+
+GONE, READY, HELD, LATER, LEASED, TOMB = range(6)
+"""READY may be taken now; HELD is visible, but its group gives it later; LATER is delayed; TOMB is gone, but a chain goes through it."""
+
+
+class Chunk:
+    __slots__ = (
+        "addresses",
+        "base",
+        "born",
+        "deliveries",
+        "first_received",
+        "groups",
+        "items",
+        "listed",
+        "live",
+        "low",
+        "mark_at",
+        "mark_ms",
+        "nexts",
+        "origins",
+        "ready",
+        "receives",
+        "starts",
+        "states",
+        "time",
+        "tombs",
+        "visible",
+    )
+
+    def __init__(self, base: int, filled: int, time: int) -> None:
+        """Sequences `base` to `base + filled - 1` are gone already; the next one pushed comes behind them, not before `time`."""
+        self.base = base
+        self.states = bytearray(filled)
+        self.starts = array("H")
+        self.addresses = array("Q")
+        self.items: array[int] | None = None
+        self.time = time
+        self.mark_at = array("H")
+        self.mark_ms = array("I")
+        self.live = self.ready = self.tombs = 0
+        self.listed = False
+        self.low = filled
+        self.visible: array[int] | None = None
+        self.born: array[int] | None = None
+        self.deliveries: array[int] | None = None
+        self.receives: array[int] | None = None
+        self.first_received: array[int] | None = None
+        self.groups: array[int] | None = None
+        self.nexts: array[int] | None = None
+        self.origins: tuple[array[int], array[int], array[int], array[int]] | None = None
+
+    def append(self, count: int, state: int, address: int, item: int, time: int) -> int:
+        """Room for `count` more messages of one record; returns the index of the first."""
+        index = len(self.states)
+        if count == 1:
+            self.states.append(state)
+        else:
+            self.states += bytes((state,)) * count
+        self.starts.append(index)
+        self.addresses.append(address)
+        if item and self.items is None:
+            self.items = array("I", bytes(4 * (len(self.starts) - 1)))
+        if self.items is not None:
+            self.items.append(item)
+        if not self.mark_ms or time - self.time != self.mark_ms[-1]:
+            self._mark(index, time - self.time)
+        self.live += count
+        if state == READY:
+            self.ready += count
+            if index < self.low:
+                self.low = index
+        return index
+
+    def _mark(self, index: int, elapsed: int) -> None:
+        if elapsed > LOW32 and self.mark_ms.typecode == "I":
+            self.mark_ms = array("Q", self.mark_ms)
+        self.mark_at.append(index)
+        self.mark_ms.append(elapsed)
+
+    def seal(self) -> None:
+        """The chunk is full: give back what its growing columns had taken in advance."""
+        self.starts = self.starts[:]
+        self.addresses = self.addresses[:]
+        self.mark_at = self.mark_at[:]
+        self.mark_ms = self.mark_ms[:]
+        if self.items is not None:
+            self.items = self.items[:]
+        self.states = self.states[:]
+
+    def run(self, index: int) -> int:
+        """Which run the message is in."""
+        starts = self.starts
+        if len(starts) == len(self.states):
+            return index
+        return bisect_right(starts, index) - 1
+
+    def place(self, index: int) -> tuple[int, int]:
+        """(address of the record, index of the message in it)."""
+        run = self.run(index)
+        item = index - self.starts[run]
+        return self.addresses[run], item + self.items[run] if self.items is not None else item
+
+    def run_end(self, run: int) -> int:
+        return self.starts[run + 1] if run + 1 < len(self.starts) else len(self.states)
+
+    def pushed_at(self, index: int) -> int:
+        return self.time + self.mark_ms[bisect_right(self.mark_at, index) - 1]
+
+    def split(self, index: int, address: int, item: int) -> None:
+        """The message at `index` lies at another address now (it was carried): cut its run so that it is a run of its own."""
+        run = self.run(index)
+        start, end = self.starts[run], self.run_end(run)
+        old_address, old_item = self.addresses[run], self.items[run] if self.items is not None else 0
+        if self.items is None:
+            self.items = array("I", bytes(4 * len(self.starts)))
+        pieces = [(index, address, item)]
+        if start < index:
+            pieces.insert(0, (start, old_address, old_item))
+        if index + 1 < end:
+            pieces.append((index + 1, old_address, old_item + index + 1 - start))
+        self.starts[run : run + 1] = array("H", [piece[0] for piece in pieces])
+        self.addresses[run : run + 1] = array("Q", [piece[1] for piece in pieces])
+        self.items[run : run + 1] = array("I", [piece[2] for piece in pieces])
+
+    def need_visible(self) -> array[int]:
+        if self.visible is None:
+            self.visible = array("I")
+        return grown(self.visible, len(self.states))
+
+    def need_born(self) -> array[int]:
+        if self.born is None:
+            self.born = array("I")
+        return grown(self.born, len(self.states))
+
+    def need_lease(self) -> tuple[array[int], array[int], array[int], array[int]]:
+        """(visible, deliveries, receives, first_received), long enough for every message of the chunk."""
+        if self.deliveries is None or self.receives is None or self.first_received is None:
+            self.deliveries, self.receives, self.first_received = array("Q"), array("H"), array("I")
+        end = len(self.states)
+        return self.need_visible(), grown(self.deliveries, end), grown(self.receives, end), grown(self.first_received, end)
+
+    def need_groups(self) -> tuple[array[int], array[int]]:
+        if self.groups is None or self.nexts is None:
+            self.groups, self.nexts = array("I"), array("I")
+        return grown(self.groups, len(self.states)), grown(self.nexts, len(self.states))
+
+    def set_origin(self, index: int, origin: Origin) -> None:
+        if self.origins is None:
+            self.origins = array("Q"), array("Q"), array("Q"), array("Q")
+        for column, value in zip(self.origins, origin, strict=True):
+            grown(column, len(self.states))[index] = value
+
+    def origin(self, index: int) -> Origin | None:
+        if self.origins is None or index >= len(self.origins[0]) or not self.origins[0][index]:
+            return None
+        return Origin(*(column[index] for column in self.origins))
+
+    def delivery(self, index: int) -> int:
+        return self.deliveries[index] if self.deliveries is not None and index < len(self.deliveries) else 0
+
+    def received(self, index: int) -> int:
+        return self.receives[index] if self.receives is not None and index < len(self.receives) else 0
+
+
+def grown(column: array[int], end: int) -> array[int]:
+    if len(column) < end:
+        column.frombytes(bytes((end - len(column)) * column.itemsize))
+    return column

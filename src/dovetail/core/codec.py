@@ -1,0 +1,400 @@
+"""Operations as bytes and back. Little-endian; an operation begins with its kind; docs/format-entry.md draws every one of them.
+
+    Push      0      1       2        4        8
+              | kind | flags | queues | count  | queue ids: u64 × queues | sections as flags say, in this order:
+              NUMBERED    producer 16 · epoch u64 · number u64
+              DELAY       one u64 for all          DELAYS   u64 × count       (2^64 - 1: what the queue says)
+              DEDUPS      16 × count               IDS      16 × count
+              GROUPS      column                   ATTRIBUTES  column
+              then the bodies: column
+    column    offsets: u32 × (count + 1), then the bytes back to back, padded to 4
+
+    Settle    | kind | 0 | 0 u16 | count u32 | queue u64 | parameter i64 | sequences u64 × count | deliveries u64 × count
+
+To add a kind: give it a free number in `Kind`, a NamedTuple in operation.py, a line in _ENCODERS and in _DECODERS, and an apply handler
+in state.py; raise the apply version when old nodes would not know it. Never change the bytes of a kind that was released.
+
+The decoder is total: any bytes give an operation or a CodecError, and it allocates no more than it was given.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from operator import le
+from struct import Struct
+from struct import error as struct_error
+from typing import Any
+
+from dovetail.core import operation as op
+from dovetail.core.column import Column
+from dovetail.core.operation import Attributes, Head, Kind, Numbered, Operation, Push
+from dovetail.errors import CodecError
+from dovetail.limits import BATCH_MESSAGES_MAX, QUEUES_PER_PUSH_MAX
+
+if sys.byteorder != "little":
+    raise ImportError("Dovetail reads its columns in place and runs on little-endian machines only")
+
+VERSION = 1
+"""Of the entry head. An unknown one stops the node."""
+
+NUMBERED, DELAY, DELAYS, DEDUPS, IDS, GROUPS, ATTRIBUTES = 1, 2, 4, 8, 16, 32, 64
+_NO_DELAY = (1 << 64) - 1
+
+_PUSH = Struct("<BBHI")
+_NUMBERED = Struct("<16sQQ")
+_SETTLE = Struct("<BBHIQq")
+_HEAD = Struct("<BBHIQ")
+_HEAD_WRITER = Struct("<16sQQQ")
+_Q = Struct("<Q")
+
+Data = bytes | memoryview
+
+
+def encode_head(head: Head) -> bytes:
+    """16 bytes on `local`; a writer's number and what it had applied follow on shared logs."""
+    if not head.writer:
+        return _HEAD.pack(VERSION, 0, 0, 0, head.stamp)
+    return _HEAD.pack(VERSION, 1, 0, 0, head.stamp) + _HEAD_WRITER.pack(head.writer, head.number, head.applied, head.digest)
+
+
+def decode_head(data: Data) -> Head:
+    try:
+        version, flags, _, _, stamp = _HEAD.unpack_from(data)
+        if version != VERSION or flags > 1:
+            raise CodecError(f"entry head of version {version}; this node knows {VERSION}")
+        return Head(stamp, *_HEAD_WRITER.unpack_from(data, _HEAD.size)) if flags else Head(stamp)
+    except struct_error as error:
+        raise CodecError(f"entry head: {error}") from None
+
+
+def encode(operation: Operation) -> bytes:
+    return _ENCODERS[type(operation)](operation)
+
+
+def decode(data: Data) -> Operation:
+    try:
+        return _DECODERS[data[0]](data)
+    except KeyError:
+        raise CodecError(f"operation of unknown kind {data[0]}") from None
+    except (struct_error, IndexError, ValueError, TypeError, OverflowError) as error:
+        raise CodecError(f"operation of kind {data[0] if len(data) else 'none'}: {error}") from None
+
+
+# Push
+
+
+def encode_push(push: Push, kind: int = Kind.PUSH) -> bytes:
+    count, flags = len(push.bodies), 0
+    parts: list[Data] = [b"", b"".join(map(_Q.pack, push.queues)) if len(push.queues) != 1 else _Q.pack(push.queues[0])]
+    if push.numbered is not None:
+        flags |= NUMBERED
+        parts.append(_NUMBERED.pack(*push.numbered))
+    if push.delays is not None:
+        flags |= DELAY if len(push.delays) == 1 else DELAYS
+        parts.append(array("Q", [_NO_DELAY if delay < 0 else delay for delay in push.delays]).tobytes())
+    if push.dedups is not None:
+        flags |= DEDUPS
+        parts.append(push.dedups)
+    if push.ids is not None:
+        flags |= IDS
+        parts.append(push.ids)
+    if push.groups is not None:
+        flags |= GROUPS
+        _encode_column(push.groups, parts)
+    if push.attributes is not None:
+        flags |= ATTRIBUTES
+        _encode_column(push.attributes, parts)
+    _encode_column(push.bodies, parts)
+    parts[0] = _PUSH.pack(kind, flags, len(push.queues), count)
+    return b"".join(parts)
+
+
+_TWO = Struct("<II")
+
+
+def _encode_column(column: Column, parts: list[Data]) -> None:
+    offsets = column.offsets
+    if len(offsets) == 2 and type(offsets) is tuple:
+        parts.append(_TWO.pack(0, offsets[1]))
+    else:
+        parts.append(array("I", offsets).tobytes())
+    parts.append(column.blob)
+    padding = -len(column.blob) & 3
+    if padding:
+        parts.append(bytes(padding))
+
+
+class _Reader:
+    """Walks the sections of a push, never past its end."""
+
+    __slots__ = ("at", "data")
+
+    def __init__(self, data: Data, at: int) -> None:
+        self.data = data if isinstance(data, memoryview) else memoryview(data)
+        self.at = at
+
+    def take(self, size: int) -> memoryview:
+        if self.at + size > len(self.data):
+            raise CodecError("a push is cut short")
+        part = self.data[self.at : self.at + size]
+        self.at += size
+        return part
+
+    def column(self, count: int) -> Column:
+        offsets = self.take(4 * (count + 1)).cast("I")
+        size = offsets[count]
+        if offsets[0] or not all(map(le, offsets, offsets[1:])):
+            raise CodecError("the offsets of a column do not grow")
+        blob = self.take(size)
+        self.at += -size & 3
+        return Column(offsets, blob)
+
+    def skip_column(self, count: int) -> None:
+        self.at += 4 * count
+        self.at += 4 + (_I.unpack_from(self.data, self.at)[0] + 3 & ~3)
+
+
+_I = Struct("<I")
+
+
+def decode_push(data: Data) -> Push:
+    _, flags, queue_count, count = _PUSH.unpack_from(data)
+    if not 1 <= queue_count <= QUEUES_PER_PUSH_MAX or not 1 <= count <= BATCH_MESSAGES_MAX:
+        raise CodecError(f"a push of {count} messages to {queue_count} queues")
+    reader = _Reader(data, _PUSH.size)
+    queues = tuple(reader.take(8 * queue_count).cast("Q"))
+    numbered = Numbered(*_NUMBERED.unpack(reader.take(_NUMBERED.size))) if flags & NUMBERED else None
+    delays: Sequence[int] | None = None
+    if flags & (DELAY | DELAYS):
+        raw = reader.take(8 if flags & DELAY else 8 * count).cast("Q")
+        delays = [op.DEFAULT if delay == _NO_DELAY else delay for delay in raw]
+    dedups = bytes(reader.take(16 * count)) if flags & DEDUPS else None
+    ids = bytes(reader.take(16 * count)) if flags & IDS else None
+    groups = reader.column(count) if flags & GROUPS else None
+    attributes = reader.column(count) if flags & ATTRIBUTES else None
+    return Push(queues, reader.column(count), delays, groups, dedups, ids, attributes, numbered)
+
+
+def push_in(record: Data) -> Data:
+    """The push inside a record that holds one: a Push itself, a CompletePush or a Carry."""
+    kind = record[0]
+    if kind == Kind.PUSH:
+        return record
+    if kind == Kind.COMPLETE_PUSH:
+        return record[_complete_size(record) :]
+    if kind == Kind.CARRY:
+        return record[_CARRY.size :]
+    raise CodecError(f"no message lies in a record of kind {kind}")
+
+
+class Item:
+    """One message of a record, without decoding its neighbours."""
+
+    __slots__ = ("attributes", "body", "group", "id")
+
+    def __init__(self, record: Data, index: int) -> None:
+        try:
+            data = push_in(record)
+            _, flags, queue_count, count = _PUSH.unpack_from(data)
+            if index >= count:
+                raise CodecError(f"a record of {count} messages has no message {index}")
+            at = _PUSH.size + 8 * queue_count
+            reader = _Reader(data, at)
+            if flags:
+                if flags & NUMBERED:
+                    reader.at += _NUMBERED.size
+                if flags & DELAY:
+                    reader.at += 8
+                if flags & DELAYS:
+                    reader.at += 8 * count
+                if flags & DEDUPS:
+                    reader.at += 16 * count
+                self.id = bytes(reader.take(16 * count)[16 * index : 16 * index + 16]) if flags & IDS else b""
+                self.group = _pick(reader, count, index) if flags & GROUPS else b""
+                self.attributes = _pick(reader, count, index) if flags & ATTRIBUTES else b""
+            else:
+                self.id = self.group = self.attributes = b""
+            self.body = _pick(reader, count, index)
+        except (struct_error, IndexError) as error:
+            raise CodecError(f"a message in a record: {error}") from None
+
+
+def _pick(reader: _Reader, count: int, index: int) -> bytes:
+    """One string of the column that comes next; the reader goes behind the column."""
+    start, end = _TWO.unpack_from(reader.data, reader.at + 4 * index)
+    base = reader.at + 4 * (count + 1)
+    value = bytes(reader.data[base + start : base + end])
+    reader.skip_column(count)
+    return value
+
+
+# Everything else
+
+
+def _encode_settle(kind: Kind, queue: int, sequences: Sequence[int], deliveries: Sequence[int] | None, parameter: int) -> bytes:
+    head = _SETTLE.pack(kind, 0, 0, len(sequences), queue, parameter)
+    if len(sequences) == 1:
+        return head + _Q.pack(sequences[0]) + (_Q.pack(deliveries[0]) if deliveries is not None else b"")
+    return head + array("Q", sequences).tobytes() + (array("Q", deliveries).tobytes() if deliveries is not None else b"")
+
+
+def _decode_settle(data: Data, receipts: bool) -> tuple[int, int, Sequence[int], Sequence[int], int]:
+    """(queue, parameter, sequences, deliveries, size)"""
+    _, _, _, count, queue, parameter = _SETTLE.unpack_from(data)
+    if count > BATCH_MESSAGES_MAX:
+        raise CodecError(f"{count} messages in one operation; at most {BATCH_MESSAGES_MAX}")
+    reader = _Reader(data, _SETTLE.size)
+    sequences = array("Q", reader.take(8 * count).tobytes())
+    deliveries = array("Q", reader.take(8 * count).tobytes()) if receipts else array("Q")
+    return queue, parameter, sequences, deliveries, reader.at
+
+
+def _complete_size(record: Data) -> int:
+    return _SETTLE.size + 16 * int(_SETTLE.unpack_from(record)[3])
+
+
+def _encode_attributes(attributes: Attributes) -> bytes:
+    values = {field.name: getattr(attributes, field.name) for field in fields(Attributes)}
+    values["extra"] = dict(attributes.extra)
+    return json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _decode_attributes(data: Data) -> Attributes:
+    values = json.loads(bytes(data))
+    known = {field.name for field in fields(Attributes)}
+    if not isinstance(values, dict) or not values.keys() <= known:
+        raise CodecError("attributes that this version does not know")
+    for name, value in values.items():
+        if name == "extra":
+            valid = type(value) is dict and all(type(part) is str for pair in value.items() for part in pair)
+        else:
+            valid = type(value) is bool if name == "grouped" else type(value) is int and 0 <= value < 1 << 63
+        if not valid:
+            raise CodecError(f"the attribute {name} has no valid value")
+    return Attributes(**values)
+
+
+def _text(data: Data) -> str:
+    return bytes(data).decode()
+
+
+_FIXED: dict[type[Any], tuple[Kind, Struct]] = {
+    op.Begin: (Kind.BEGIN, Struct("<B7x32s")),
+    op.Open: (Kind.OPEN, Struct("<B7x16sQ")),
+    op.Upgrade: (Kind.UPGRADE, Struct("<B7xQ")),
+    op.Unregister: (Kind.UNREGISTER, Struct("<B7xQ")),
+    op.Drop: (Kind.DROP, Struct("<B7xQ")),
+    op.Purge: (Kind.PURGE, Struct("<B7xQ")),
+    op.Expire: (Kind.EXPIRE, Struct("<B7xQQ")),
+    op.Move: (Kind.MOVE, Struct("<B7xQQQ")),
+    op.ProducerOpen: (Kind.PRODUCER_OPEN, Struct("<B7x16s")),
+    op.Skip: (Kind.SKIP, Struct("<B7x16sQQ")),
+    op.Trim: (Kind.TRIM, Struct("<B7xQ")),
+    op.Tick: (Kind.TICK, Struct("<B7x")),
+    op.Retime: (Kind.RETIME, Struct("<B7xQ")),
+}
+_POP = Struct("<BBHIQqQ")
+_CARRY = Struct("<B7xQQQ")
+_TAP = Struct("<B7xQQQQ")
+
+
+def _fixed_encoder(kind: Kind, layout: Struct) -> Callable[[Any], bytes]:
+    return lambda operation: layout.pack(kind, *operation)
+
+
+def _fixed_decoder(made: type[Any], layout: Struct) -> Callable[[Data], Operation]:
+    def decode_fixed(data: Data) -> Operation:
+        if len(data) != layout.size:
+            raise CodecError(f"{made.__name__} has {len(data)} bytes in place of {layout.size}")
+        return made(*layout.unpack(data)[1:])  # type: ignore[no-any-return]  # made is one of the keys of _FIXED
+
+    return decode_fixed
+
+
+def _decode_pop(data: Data) -> op.Pop:
+    _, flags, attempt_size, most, queue, lease_ms, wait_ms = _POP.unpack_from(data)
+    if most > BATCH_MESSAGES_MAX or not most:
+        raise CodecError(f"a pop of {most} messages")
+    return op.Pop(queue, most, lease_ms, bool(flags & 1), wait_ms, bytes(data[_POP.size : _POP.size + attempt_size]))
+
+
+def _decode_complete_push(data: Data) -> op.CompletePush:
+    queue, _, sequences, deliveries, size = _decode_settle(data, True)
+    return op.CompletePush(op.Complete(queue, sequences, deliveries), decode_push(data[size:]))
+
+
+def _decode_carry(data: Data) -> op.Carry:
+    queue, sequence, address = _CARRY.unpack_from(data)[1:]
+    return op.Carry(queue, sequence, address, decode_push(data[_CARRY.size :]))
+
+
+def _decode_register(data: Data) -> op.Register:
+    split = 16 + _Q.unpack_from(data, 8)[0]
+    return op.Register(_text(data[16:split]), _text(data[split:]))
+
+
+def _decode_tap_open(data: Data) -> op.TapOpen:
+    queue, start, age_ms, size = _TAP.unpack_from(data)[1:]
+    return op.TapOpen(queue, _text(data[_TAP.size :]), start, age_ms, size)
+
+
+def _settle_decoder(made: type[Any], receipts: bool, parameter: bool) -> Callable[[Data], Operation]:
+    def decode_settle(data: Data) -> Operation:
+        queue, value, sequences, deliveries, _ = _decode_settle(data, receipts)
+        arguments = [queue, sequences, *([deliveries] if receipts else []), *([value] if parameter else [])]
+        return made(*arguments)  # type: ignore[no-any-return]  # made is one of the settling operations
+
+    return decode_settle
+
+
+_ENCODERS: dict[type[Any], Callable[[Any], bytes]] = {
+    **{made: _fixed_encoder(kind, layout) for made, (kind, layout) in _FIXED.items()},
+    Push: encode_push,
+    op.Pop: lambda o: _POP.pack(Kind.POP, o.delete, len(o.attempt), o.max, o.queue, o.lease_ms, o.wait_ms) + o.attempt,
+    op.Complete: lambda o: _encode_settle(Kind.COMPLETE, o.queue, o.sequences, o.deliveries, 0),
+    op.Requeue: lambda o: _encode_settle(Kind.REQUEUE, o.queue, o.sequences, o.deliveries, o.after_ms),
+    op.Extend: lambda o: _encode_settle(Kind.EXTEND, o.queue, o.sequences, o.deliveries, o.lease_ms),
+    op.Release: lambda o: _encode_settle(Kind.RELEASE, o.queue, o.sequences, o.deliveries, 0),
+    op.Reclaim: lambda o: _encode_settle(Kind.RECLAIM, o.queue, o.sequences, None, 0),
+    op.Cancel: lambda o: _encode_settle(Kind.CANCEL, o.queue, o.sequences, None, 0),
+    op.Reschedule: lambda o: _encode_settle(Kind.RESCHEDULE, o.queue, o.sequences, None, o.after_ms),
+    op.CompletePush: lambda o: (
+        _encode_settle(Kind.COMPLETE_PUSH, o.complete.queue, o.complete.sequences, o.complete.deliveries, 0) + encode_push(o.push)
+    ),
+    op.Carry: lambda o: _CARRY.pack(Kind.CARRY, o.queue, o.sequence, o.address) + encode_push(o.push),
+    op.Register: lambda o: (
+        bytes((Kind.REGISTER, 0, 0, 0, 0, 0, 0, 0)) + _Q.pack(len(o.namespace.encode())) + o.namespace.encode() + o.name.encode()
+    ),
+    op.Create: lambda o: Struct("<B7xQ").pack(Kind.CREATE, o.queue) + _encode_attributes(o.attributes),
+    op.Configure: lambda o: Struct("<B7xQ").pack(Kind.CONFIGURE, o.queue) + _encode_attributes(o.attributes),
+    op.TapOpen: lambda o: _TAP.pack(Kind.TAP_OPEN, o.queue, o.start, o.age_ms, o.bytes) + o.name.encode(),
+    op.TapAdvance: lambda o: Struct("<B7xQQ").pack(Kind.TAP_ADVANCE, o.queue, o.sequence) + o.name.encode(),
+    op.TapCut: lambda o: Struct("<B7xQQ").pack(Kind.TAP_CUT, o.queue, o.sequence) + o.name.encode(),
+    op.TapClose: lambda o: Struct("<B7xQ").pack(Kind.TAP_CLOSE, o.queue) + o.name.encode(),
+}
+
+_DECODERS: dict[int, Callable[[Data], Operation]] = {
+    **{int(kind): _fixed_decoder(made, layout) for made, (kind, layout) in _FIXED.items()},
+    Kind.PUSH: decode_push,
+    Kind.POP: _decode_pop,
+    Kind.COMPLETE: _settle_decoder(op.Complete, True, False),
+    Kind.REQUEUE: _settle_decoder(op.Requeue, True, True),
+    Kind.EXTEND: _settle_decoder(op.Extend, True, True),
+    Kind.RELEASE: _settle_decoder(op.Release, True, False),
+    Kind.RECLAIM: _settle_decoder(op.Reclaim, False, False),
+    Kind.CANCEL: _settle_decoder(op.Cancel, False, False),
+    Kind.RESCHEDULE: _settle_decoder(op.Reschedule, False, True),
+    Kind.COMPLETE_PUSH: _decode_complete_push,
+    Kind.CARRY: _decode_carry,
+    Kind.REGISTER: _decode_register,
+    Kind.CREATE: lambda data: op.Create(_Q.unpack_from(data, 8)[0], _decode_attributes(data[16:])),
+    Kind.CONFIGURE: lambda data: op.Configure(_Q.unpack_from(data, 8)[0], _decode_attributes(data[16:])),
+    Kind.TAP_OPEN: _decode_tap_open,
+    Kind.TAP_ADVANCE: lambda data: op.TapAdvance(_Q.unpack_from(data, 8)[0], _text(data[24:]), _Q.unpack_from(data, 16)[0]),
+    Kind.TAP_CUT: lambda data: op.TapCut(_Q.unpack_from(data, 8)[0], _text(data[24:]), _Q.unpack_from(data, 16)[0]),
+    Kind.TAP_CLOSE: lambda data: op.TapClose(_Q.unpack_from(data, 8)[0], _text(data[16:])),
+}

@@ -1,0 +1,452 @@
+"""A lane: one ordered queue as an index of (visible_at, message). It knows sequences, addresses and times; it does not know bodies.
+
+| what happens | before | after |
+| --- | --- | --- |
+| push | | READY, or LATER with a delay, or HELD behind its group |
+| time passes visible_at | LATER, LEASED | READY or HELD |
+| pop | READY | LEASED until now + lease (mode *delete*: GONE) |
+| complete | LEASED, or lapsed and not handed out again | GONE |
+| requeue, extend | LEASED | READY or LATER; LEASED until a later time |
+| release, reclaim | LEASED | READY, as if it had not been delivered; READY |
+| cancel, reschedule | READY, HELD, LATER | GONE; LATER |
+| expire, purge | all but LEASED; all | GONE |
+
+Everything that settles or gives back is in core/settling.py.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heappop, heappush
+
+from dovetail.core.chunk import GONE, HELD, LATER, LEASED, LOW32, MASK, READY, SHIFT, SIZE, TOMB, Chunk
+from dovetail.core.deduplication import Deduplication
+from dovetail.core.groups import Groups
+from dovetail.core.operation import DEFAULT, Attributes, Origin, Taken
+from dovetail.core.taps import Taps
+from dovetail.core.timeindex import TimeIndex
+from dovetail.core.waiting import Attempts, Waiters
+from dovetail.limits import RECEIVES_COUNTED_MAX
+
+_LEASED_RUN = bytes((LEASED,)) * SIZE
+_READY_RUN = bytes((READY,)) * SIZE
+
+Bury = Callable[["Lane", Chunk, int], bool]
+"""Moves a message that was received too often to the dead letters; False where there is nowhere to move it to."""
+
+
+class Lane:
+    __slots__ = (
+        "attempts",
+        "attributes",
+        "buried",
+        "chunks",
+        "dedup",
+        "delayed",
+        "delivery",
+        "groups",
+        "index",
+        "leased",
+        "live",
+        "next",
+        "queue",
+        "ready_chunks",
+        "stranded",
+        "tail",
+        "taps",
+        "waiters",
+    )
+
+    def __init__(self, queue: int, attributes: Attributes) -> None:
+        self.queue = queue
+        self.attributes = attributes
+        self.chunks: dict[int, Chunk] = {}
+        self.tail: Chunk | None = None
+        self.ready_chunks: list[int] = []
+        self.index = TimeIndex()
+        self.next = 1
+        self.delivery = 1
+        self.live = self.leased = self.delayed = 0
+        self.buried = self.stranded = 0
+        self.groups = Groups() if attributes.grouped else None
+        self.dedup = Deduplication()
+        self.taps = Taps()
+        self.waiters = Waiters()
+        self.attempts = Attempts()
+
+    # Time
+
+    def advance(self, now: int) -> None:
+        """Everything with visible_at ≤ now becomes visible."""
+        if now < self.index.earliest:
+            return
+        for time, sequence in self.index.take_due(now):
+            found = self.waiting_until(time, sequence)
+            if found is not None:
+                self.appear(*found)
+
+    def waiting_until(self, time: int, sequence: int) -> tuple[Chunk, int] | None:
+        """The message, if it still waits for exactly that moment (else the entry of the time index is stale)."""
+        chunk = self.chunks.get(sequence >> SHIFT)
+        if chunk is None or chunk.visible is None:
+            return None
+        at = sequence & MASK
+        if chunk.states[at] in (LATER, LEASED) and chunk.visible[at] == time & LOW32:
+            return chunk, at
+        return None
+
+    def appear(self, chunk: Chunk, at: int) -> None:
+        """A delayed or leased message is visible again, in its old place."""
+        was_leased = chunk.states[at] == LEASED
+        if was_leased:
+            self.leased -= 1
+        else:
+            self.delayed -= 1
+        group = self.groups.number(chunk, at) if self.groups is not None else 0
+        if group and self.groups is not None:
+            chunk.states[at] = HELD
+            if was_leased:
+                self.groups.busy[group] -= 1
+            self.groups.reconsider(self, group)
+        else:
+            self.make_ready(chunk, at)
+
+    def has_visible(self, now: int) -> bool:
+        """Would a pop at this time find something? Changes no outcome."""
+        if self._first_ready() is not None:
+            return True
+        return self.index.any_due(now, self._would_be_taken)
+
+    def _would_be_taken(self, time: int, sequence: int) -> bool:
+        found = self.waiting_until(time, sequence)
+        if found is None:
+            return False
+        group = self.groups.number(*found) if self.groups is not None else 0
+        if not group or self.groups is None:
+            return True
+        # A member of a group may stay behind others: say yes when it could free its group; the pop itself decides.
+        return found[0].states[found[1]] == LEASED or self.groups.heads[group] == sequence
+
+    def next_visible_at(self, now: int) -> int | None:
+        """When to look again, if nothing else happens before: `now` if something is visible, None if nothing waits."""
+        return now if self._first_ready() is not None else self.index.next_due(now)
+
+    # Joining
+
+    def push(
+        self,
+        now: int,
+        count: int,
+        address: int,
+        item: int = 0,
+        delays: Sequence[int] | None = None,
+        groups: Sequence[bytes] | None = None,
+        tapped: bool = True,
+    ) -> int:
+        """`count` messages of one record, from its `item`-th on; returns the first sequence. They take consecutive ones."""
+        first = self.next
+        if tapped and self.taps.open:
+            self.taps.pushed(first, count, address, item, now)
+        default = self.attributes.delay_ms
+        uniform = delays[0] if delays is not None and len(delays) == 1 else default if delays is None else None
+        if uniform == DEFAULT:
+            uniform = default
+        done = 0
+        while done < count:
+            chunk = self.tail
+            if chunk is None or len(chunk.states) == SIZE:
+                chunk = self._new_chunk(now)
+            room = min(count - done, SIZE - len(chunk.states))
+            at = chunk.append(room, READY if uniform == 0 else LATER, address, item + done, now)
+            self.next += room
+            self.live += room
+            if uniform == 0:
+                if not chunk.listed:
+                    chunk.listed = True
+                    heappush(self.ready_chunks, chunk.base >> SHIFT)
+            elif uniform is not None:
+                self._delay(chunk, at, room, now, uniform)
+            else:
+                assert delays is not None
+                for offset in range(room):
+                    delay = delays[done + offset]
+                    self._delay(chunk, at + offset, 1, now, default if delay == DEFAULT else delay)
+            if self.groups is not None and groups is not None:
+                for offset in range(room):
+                    self.groups.join(self, chunk, at + offset, groups[done + offset])
+            done += room
+        return first
+
+    def _new_chunk(self, now: int) -> Chunk:
+        if self.tail is not None:
+            self.tail.seal()
+            self.drop_if_empty(self.tail)
+        base = self.next & ~MASK
+        self.tail = self.chunks[base >> SHIFT] = chunk = Chunk(base, self.next - base, now)
+        return chunk
+
+    def _delay(self, chunk: Chunk, at: int, count: int, now: int, delay: int) -> None:
+        """`count` messages that were just appended as LATER wait for `delay`."""
+        if delay <= 0:
+            for index in range(at, at + count):
+                self.make_ready(chunk, index)
+            return
+        until = now + delay
+        visible, born = chunk.need_visible(), chunk.need_born()
+        visible[at : at + count] = array("I", (until & LOW32,)) * count
+        born[at : at + count] = array("I", (min(-(-until // 1000), LOW32),)) * count
+        self.delayed += count
+        self.index.add_run(until, chunk.base + at, count, now)
+
+    def make_ready(self, chunk: Chunk, at: int) -> None:
+        chunk.states[at] = READY
+        chunk.ready += 1
+        if at < chunk.low:
+            chunk.low = at
+        if not chunk.listed:
+            chunk.listed = True
+            heappush(self.ready_chunks, chunk.base >> SHIFT)
+
+    def hold(self, chunk: Chunk, at: int) -> None:
+        chunk.states[at] = HELD
+        chunk.ready -= 1
+
+    # Leaving
+
+    def _first_ready(self) -> Chunk | None:
+        chunks = self.ready_chunks
+        while chunks:
+            chunk = self.chunks.get(chunks[0])
+            if chunk is not None and chunk.ready:
+                return chunk
+            heappop(chunks)
+            if chunk is not None:
+                chunk.listed = False
+        return None
+
+    def pop(self, now: int, most: int, lease_ms: int, delete: bool, bury: Bury | None) -> list[Taken]:
+        """Take up to `most` visible messages, lowest sequence first, a group's members one behind the other."""
+        taken: list[Taken] = []
+        until = now + lease_ms
+        receives_max = self.attributes.receives_max if bury is not None else 0
+        while most > 0:
+            chunk = self._first_ready()
+            if chunk is None:
+                break
+            at = chunk.states.find(READY, chunk.low)
+            chunk.low = at
+            if receives_max and bury is not None and chunk.received(at) >= receives_max:
+                if bury(self, chunk, at):
+                    self.buried += 1
+                    continue
+                self.stranded += 1
+            if self.groups is not None and self.groups.number(chunk, at):
+                run = self._take_group(chunk, at, now, until, most, delete, receives_max)
+                taken += run
+                most -= len(run)
+                continue
+            count = 1 if most == 1 else self._ready_stretch(chunk, at, most, receives_max)
+            taken.append(self._take(chunk, at, count, now, until, delete))
+            most -= count
+        return taken
+
+    def _ready_stretch(self, chunk: Chunk, at: int, most: int, receives_max: int) -> int:
+        """How many neighbours from `at` on are READY, lie in one record, were not moved, and may be delivered once more."""
+        count = min(chunk.run_end(chunk.run(at)) - at, most)
+        if chunk.origins is not None or self.groups is not None:
+            return 1
+        if count > 1 and chunk.states[at : at + count] != _READY_RUN[:count]:
+            count = next(offset for offset in range(1, count) if chunk.states[at + offset] != READY)
+        if count > 1 and receives_max and chunk.receives is not None and max(chunk.receives[at : at + count], default=0) >= receives_max:
+            return 1
+        return count
+
+    def _take(self, chunk: Chunk, at: int, count: int, now: int, until: int, delete: bool) -> Taken:
+        """`count` READY neighbours of one record are handed out."""
+        address, item = chunk.place(at)
+        time = chunk.pushed_at(at)
+        end = at + count
+        if delete:
+            receives: Sequence[int] = [chunk.received(index) + 1 for index in range(at, end)]
+            taken = Taken(chunk.base + at, count, 0, address, item, receives, time, now, chunk.origin(at))
+            for index in range(at, end):
+                self.remove(chunk, index)
+            return taken
+        visible, deliveries, received, first_received = chunk.need_lease()
+        delivery = self.delivery
+        self.delivery += count
+        if count == 1:
+            visible[at] = until & LOW32
+            deliveries[at] = delivery
+            seen = received[at]
+            if not seen:
+                first_received[at] = min(now - time, LOW32)
+            if seen < RECEIVES_COUNTED_MAX:
+                received[at] = seen + 1
+            receives = (seen + 1,)
+            chunk.states[at] = LEASED
+            self.index.add(until, chunk.base + at, now)
+        else:
+            visible[at:end] = array("I", (until & LOW32,)) * count
+            deliveries[at:end] = array("Q", range(delivery, delivery + count))
+            if any(received[at:end]):
+                for index in range(at, end):
+                    if not received[index]:
+                        first_received[index] = min(now - time, LOW32)
+                    if received[index] < RECEIVES_COUNTED_MAX:
+                        received[index] += 1
+            else:
+                received[at:end] = array("H", (1,)) * count
+                first_received[at:end] = array("I", (min(now - time, LOW32),)) * count
+            receives = received[at:end]
+            chunk.states[at:end] = _LEASED_RUN[:count]
+            self.index.add_run(until, chunk.base + at, count, now)
+        chunk.ready -= count
+        chunk.low = end
+        self.leased += count
+        return Taken(chunk.base + at, count, delivery, address, item, receives, time, time + first_received[at], chunk.origin(at))
+
+    def _take_group(self, chunk: Chunk, at: int, now: int, until: int, most: int, delete: bool, receives_max: int) -> list[Taken]:
+        """The lowest of a group and, as far as they are visible and not due for the dead letters, those behind it."""
+        groups = self.groups
+        assert groups is not None
+        group = groups.number(chunk, at)
+        taken: list[Taken] = []
+        while True:
+            behind = groups.next_visible(self, chunk.base + at) if len(taken) + 1 < most else None
+            if chunk.states[at] == HELD:
+                self.make_ready(chunk, at)
+            taken.append(self._take(chunk, at, 1, now, until, delete))
+            if not delete:
+                groups.busy[group] += 1
+            if behind is None or (receives_max and behind[0].received(behind[1]) >= receives_max):
+                return taken
+            chunk, at = behind
+
+    def remove(self, chunk: Chunk, at: int) -> None:
+        """The message leaves for good, whatever its state was."""
+        state = chunk.states[at]
+        group = self.groups.number(chunk, at) if self.groups is not None else 0
+        if state == READY:
+            chunk.ready -= 1
+        elif state == LEASED:
+            self.leased -= 1
+            if group and self.groups is not None:
+                self.groups.busy[group] -= 1
+        elif state == LATER:
+            self.delayed -= 1
+        chunk.states[at] = GONE
+        chunk.live -= 1
+        self.live -= 1
+        if group and self.groups is not None:
+            self.groups.leave(self, chunk, at, group)
+            if self.groups.names[group]:
+                self.groups.reconsider(self, group)
+        else:
+            self.drop_if_empty(chunk)
+
+    def drop_if_empty(self, chunk: Chunk) -> None:
+        if not chunk.live and not chunk.tombs and chunk is not self.tail:
+            self.chunks.pop(chunk.base >> SHIFT, None)
+
+    def purge(self) -> int:
+        """Everything leaves, receipts and deduplication with it. Taps keep what they have."""
+        count = self.live
+        self.chunks, self.tail, self.ready_chunks = {}, None, []
+        self.index = TimeIndex()
+        self.live = self.leased = self.delayed = 0
+        if self.groups is not None:
+            self.groups = Groups()
+        self.dedup.clear()
+        self.attempts.clear()
+        return count
+
+    def expire(self, before: int) -> int:
+        """What was pushed, and first visible, before `before` leaves, unless it is leased."""
+        count = 0
+        for chunk in list(self.chunks.values()):
+            if chunk.time >= before:
+                break
+            plain = self.groups is None and chunk is not self.tail and chunk.born is None and chunk.ready == chunk.live
+            if plain and chunk.time + chunk.mark_ms[-1] < before:
+                # The usual case of old messages that nobody wanted: a whole chunk at once.
+                count += chunk.live
+                self.live -= chunk.live
+                del self.chunks[chunk.base >> SHIFT]
+                continue
+            for at in range(len(chunk.states)):
+                if chunk.states[at] in (READY, HELD) and self.age_from(chunk, at) < before:
+                    self.remove(chunk, at)
+                    count += 1
+        return count
+
+    def has_expired(self, before: int) -> bool:
+        """Would `expire` find something?"""
+        for chunk in self.chunks.values():
+            if chunk.time >= before:
+                break
+            if any(chunk.states[at] in (READY, HELD) and self.age_from(chunk, at) < before for at in range(len(chunk.states))):
+                return True
+        return False
+
+    @staticmethod
+    def age_from(chunk: Chunk, at: int) -> int:
+        """The moment from which retention counts: the later of push and first visible time."""
+        pushed = chunk.pushed_at(at)
+        born = chunk.born[at] * 1000 if chunk.born is not None and at < len(chunk.born) else 0
+        return max(pushed, born)
+
+    # Looking
+
+    def find(self, sequence: int) -> tuple[Chunk, int] | None:
+        """A live message by its sequence."""
+        chunk = self.chunks.get(sequence >> SHIFT)
+        at = sequence & MASK
+        if chunk is None or at >= len(chunk.states) or chunk.states[at] in (GONE, TOMB):
+            return None
+        return chunk, at
+
+    def walk(self, after: int = 0) -> Iterator[tuple[Chunk, int]]:
+        """Live messages in order, from the first above `after`."""
+        for number, chunk in self.chunks.items():
+            if number < after >> SHIFT:
+                continue
+            for at, state in enumerate(chunk.states):
+                if state not in (GONE, TOMB) and chunk.base + at > after:
+                    yield chunk, at
+
+    def oldest(self) -> tuple[Chunk, int] | None:
+        return next(self.walk(), None)
+
+    def counts(self, now: int) -> tuple[int, int, int]:
+        """(visible, delayed, leased) at this time. Changes nothing."""
+        delayed, leased = self.delayed, self.leased
+        for time, sequence in self.index.peek_due(now):
+            found = self.waiting_until(time, sequence)
+            if found is not None:
+                if found[0].states[found[1]] == LEASED:
+                    leased -= 1
+                else:
+                    delayed -= 1
+        return self.live - delayed - leased, delayed, leased
+
+    def taken(self, chunk: Chunk, at: int) -> Taken:
+        """A message that is leased already, as it was handed out."""
+        address, item = chunk.place(at)
+        _, deliveries, received, first_received = chunk.need_lease()
+        time = chunk.pushed_at(at)
+        return Taken(chunk.base + at, 1, deliveries[at], address, item, (received[at],), time, time + first_received[at], chunk.origin(at))
+
+    def tap_live(self) -> None:
+        """The first tap opens: note the messages that wait now, so that it can read them even after they are settled."""
+        for chunk, at in self.walk():
+            address, item = chunk.place(at)
+            self.taps.pushed(chunk.base + at, 1, address, item, chunk.pushed_at(at))
+
+    def adopt(self, now: int, address: int, item: int, group: bytes, origin: Origin) -> int:
+        """A message that was moved here from another lane; its record stays where it is."""
+        sequence = self.push(now, 1, address, item, (0,), (group,))
+        assert self.tail is not None
+        self.tail.set_origin(sequence & MASK, origin)
+        return sequence

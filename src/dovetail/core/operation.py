@@ -1,0 +1,433 @@
+"""The closed vocabulary of the log: every operation that can be in an entry, and every outcome that applying one can have.
+
+| operation | what it does |
+| --- | --- |
+| Begin | the first of a log: the namespace's sealing key |
+| Open, Upgrade | a writer joins; a new apply version starts |
+| Register, Unregister | a name in the catalog gains or loses its queue id |
+| Create, Configure, Drop | a lane begins, changes its rules, ends |
+| Push | messages join one or several lanes, stored once |
+| Pop | visible messages are leased (or, in the mode *delete*, removed) |
+| Complete, Requeue, Extend, Release | a delivery is settled, given back, prolonged, undone: each names receipts |
+| Reclaim, Cancel, Reschedule | the same without a receipt, by sequence |
+| CompletePush | complete and push, all or nothing |
+| Purge, Expire, Move | many messages leave at once: all, the old, the dead letters that are redriven |
+| ProducerOpen, Skip | a numbered producer begins; a number is given up |
+| TapOpen, TapAdvance, TapCut, TapClose | a named reader of everything pushed |
+| Carry, Trim | a message is written again further on; the prefix may go |
+| Tick, Retime | time passes without another operation; an operator moves a frozen clock |
+
+Kinds 64 to 127 are left free for moves between logs, stages, reservations and forks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from dovetail.core.column import Column
+
+DEFAULT = -1
+"""A duration of DEFAULT means: what the queue's attributes say."""
+
+
+class Kind(IntEnum):
+    """The first byte of an encoded operation. A number is never given to another meaning."""
+
+    BEGIN = 1
+    OPEN = 2
+    UPGRADE = 3
+    REGISTER = 4
+    UNREGISTER = 5
+    CREATE = 6
+    CONFIGURE = 7
+    DROP = 8
+    PUSH = 16
+    POP = 17
+    COMPLETE = 18
+    REQUEUE = 19
+    EXTEND = 20
+    RELEASE = 21
+    RECLAIM = 22
+    CANCEL = 23
+    RESCHEDULE = 24
+    COMPLETE_PUSH = 25
+    PURGE = 26
+    EXPIRE = 27
+    MOVE = 28
+    PRODUCER_OPEN = 32
+    SKIP = 33
+    TAP_OPEN = 40
+    TAP_ADVANCE = 41
+    TAP_CUT = 42
+    TAP_CLOSE = 43
+    CARRY = 48
+    TRIM = 49
+    TICK = 50
+    RETIME = 51
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """The rules of one queue, as the lane's own log states them. Zero switches a rule off."""
+
+    lease_ms: int = 30_000
+    delay_ms: int = 0
+    retention_ms: int = 0
+    receives_max: int = 0
+    dead_letter: int = 0
+    """The queue id of the dead-letter queue, in the same log."""
+    dedup_ms: int = 0
+    grouped: bool = False
+    in_flight_max: int = 0
+    backoff_ms: int = 0
+    backoff_max_ms: int = 0
+    extra: Mapping[str, str] = field(default_factory=dict)
+    """What doors keep with a queue and apply never reads."""
+
+
+class Begin(NamedTuple):
+    key: bytes
+
+
+class Open(NamedTuple):
+    writer: bytes
+    version: int
+
+
+class Upgrade(NamedTuple):
+    version: int
+
+
+class Register(NamedTuple):
+    namespace: str
+    name: str
+
+
+class Unregister(NamedTuple):
+    queue: int
+
+
+class Create(NamedTuple):
+    queue: int
+    attributes: Attributes
+
+
+class Configure(NamedTuple):
+    queue: int
+    attributes: Attributes
+
+
+class Drop(NamedTuple):
+    queue: int
+
+
+class Numbered(NamedTuple):
+    """The numbers that a producer gave to a push: `number`, `number + 1`, … one for each message."""
+
+    producer: bytes
+    epoch: int
+    number: int
+
+
+class Push(NamedTuple):
+    queues: tuple[int, ...]
+    bodies: Column
+    delays: Sequence[int] | None = None
+    """One for each message, or a single one for all, in milliseconds; None takes the queue's."""
+    groups: Column | None = None
+    """An empty string is a message without a group."""
+    dedups: bytes | None = None
+    """Sixteen bytes for each message."""
+    ids: bytes | None = None
+    """Sixteen bytes for each message, where callers gave them."""
+    attributes: Column | None = None
+    numbered: Numbered | None = None
+
+
+class Pop(NamedTuple):
+    queue: int
+    max: int
+    lease_ms: int = DEFAULT
+    delete: bool = False
+    wait_ms: int = 0
+    attempt: bytes = b""
+
+
+class Complete(NamedTuple):
+    queue: int
+    sequences: Sequence[int]
+    deliveries: Sequence[int]
+
+
+class Requeue(NamedTuple):
+    queue: int
+    sequences: Sequence[int]
+    deliveries: Sequence[int]
+    after_ms: int = 0
+
+
+class Extend(NamedTuple):
+    queue: int
+    sequences: Sequence[int]
+    deliveries: Sequence[int]
+    lease_ms: int = DEFAULT
+
+
+class Release(NamedTuple):
+    queue: int
+    sequences: Sequence[int]
+    deliveries: Sequence[int]
+
+
+class Reclaim(NamedTuple):
+    queue: int
+    sequences: Sequence[int]
+
+
+class Cancel(NamedTuple):
+    queue: int
+    sequences: Sequence[int]
+
+
+class Reschedule(NamedTuple):
+    queue: int
+    sequences: Sequence[int]
+    after_ms: int
+
+
+class CompletePush(NamedTuple):
+    complete: Complete
+    push: Push
+
+
+class Purge(NamedTuple):
+    queue: int
+
+
+class Expire(NamedTuple):
+    queue: int
+    before: int
+
+
+class Move(NamedTuple):
+    """Up to `max` visible messages of `source` go to `target`, or, where target is 0, each to the queue it came from."""
+
+    source: int
+    target: int
+    max: int
+
+
+class ProducerOpen(NamedTuple):
+    producer: bytes
+
+
+class Skip(NamedTuple):
+    producer: bytes
+    epoch: int
+    number: int
+
+
+class TapOpen(NamedTuple):
+    queue: int
+    name: str
+    start: int
+    """A sequence, or EARLIEST, or LATEST."""
+    age_ms: int
+    bytes: int
+
+
+EARLIEST = 0
+LATEST = (1 << 64) - 1
+
+
+class TapAdvance(NamedTuple):
+    queue: int
+    name: str
+    sequence: int
+
+
+class TapCut(NamedTuple):
+    queue: int
+    name: str
+    sequence: int
+
+
+class TapClose(NamedTuple):
+    queue: int
+    name: str
+
+
+class Carry(NamedTuple):
+    """A message written again: `push` holds exactly one, `address` is where it lay when it was read."""
+
+    queue: int
+    sequence: int
+    address: int
+    push: Push
+
+
+class Trim(NamedTuple):
+    position: int
+
+
+class Tick(NamedTuple):
+    pass
+
+
+class Retime(NamedTuple):
+    time: int
+
+
+Settle = Complete | Requeue | Extend | Release
+BySequence = Reclaim | Cancel | Reschedule
+Operation = (
+    Begin
+    | Open
+    | Upgrade
+    | Register
+    | Unregister
+    | Create
+    | Configure
+    | Drop
+    | Push
+    | Pop
+    | Complete
+    | Requeue
+    | Extend
+    | Release
+    | Reclaim
+    | Cancel
+    | Reschedule
+    | CompletePush
+    | Purge
+    | Expire
+    | Move
+    | ProducerOpen
+    | Skip
+    | TapOpen
+    | TapAdvance
+    | TapCut
+    | TapClose
+    | Carry
+    | Trim
+    | Tick
+    | Retime
+)
+
+
+class Head(NamedTuple):
+    """What an entry says before its operations. `writer` is empty on `local`, where position is the number."""
+
+    stamp: int
+    writer: bytes = b""
+    number: int = 0
+    applied: int = 0
+    digest: int = 0
+
+
+# Outcomes: what apply answers, one for each operation.
+
+
+class Why(IntEnum):
+    """Why an operation was refused. Nothing happened."""
+
+    NO_QUEUE = 1
+    NAME_TAKEN = 2
+    DROPPED_ID = 3
+    OVER_IN_FLIGHT = 4
+    NOT_OPEN = 5
+    GAP = 6
+    DEAD_RECEIPT = 7
+    NO_TAP = 8
+    TOO_MANY_TAPS = 9
+    NEEDS_GROUPS = 10
+    VERSION = 11
+    BEGUN = 12
+
+
+class Done(NamedTuple):
+    """It happened; `value` is a queue id, an epoch, a count, as the operation has one."""
+
+    value: int = 0
+
+
+class Refusal(NamedTuple):
+    why: Why
+    detail: str = ""
+
+
+class Pushed(NamedTuple):
+    """`sequences[i]` for each message and `repeats` for those that were already there; one Pushed per lane in `lanes`."""
+
+    queue: int
+    sequences: Sequence[int]
+    repeats: frozenset[int] = frozenset()
+    """Indexes of messages that were stored before (deduplication, repeated numbers)."""
+
+
+class PushedAll(NamedTuple):
+    lanes: tuple[Pushed, ...]
+
+
+class Origin(NamedTuple):
+    """Where a moved message began: the queue and sequence that made its id, the queue that it came from last, and when it was pushed."""
+
+    queue: int
+    sequence: int
+    source: int
+    time: int
+
+
+class Taken(NamedTuple):
+    """A run of messages handed out together: consecutive sequences and delivery numbers, one record in the log."""
+
+    sequence: int
+    length: int
+    delivery: int
+    address: int
+    item: int
+    """The index in the record of the first of them."""
+    receives: Sequence[int]
+    time: int
+    """When they were pushed."""
+    first_received: int
+    origin: Origin | None = None
+
+
+class Popped(NamedTuple):
+    queue: int
+    taken: Sequence[Taken]
+    lease_until: int
+    waiting: bool = False
+
+
+class Settled(NamedTuple):
+    """One truth for each message named: did it change anything?"""
+
+    done: Sequence[bool]
+
+
+class Opened(NamedTuple):
+    """A producer's new epoch and the last number that it has used."""
+
+    epoch: int
+    last: int
+
+
+Outcome = Done | Refusal | Pushed | PushedAll | Popped | Settled | Opened
+
+
+class Handout(NamedTuple):
+    """A waiting Pop of an earlier entry was served by this one."""
+
+    writer: bytes
+    waiter: int
+    popped: Popped
+
+
+class Applied(NamedTuple):
+    outcomes: Sequence[Outcome]
+    handouts: Sequence[Handout]

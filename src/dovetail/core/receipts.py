@@ -1,0 +1,40 @@
+"""Receipts: proof of one delivery, sealed with the namespace's key so that nobody can make one up.
+
+ 0        8          16         24      32
+| queue  | sequence | delivery | seal  |      seal = BLAKE2b-64 of the first 24 bytes under the key
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from hashlib import blake2b
+from hmac import compare_digest
+from struct import Struct
+from typing import NamedTuple
+
+from dovetail.errors import ReceiptInvalid
+
+_FIELDS = Struct("<QQQ")
+_TEXT_CHARS = 43
+
+
+class Receipt(NamedTuple):
+    queue: int
+    sequence: int
+    delivery: int
+
+
+def seal(key: bytes, queue: int, sequence: int, delivery: int) -> str:
+    fields = _FIELDS.pack(queue, sequence, delivery)
+    return urlsafe_b64encode(fields + blake2b(fields, digest_size=8, key=key).digest())[:_TEXT_CHARS].decode()
+
+
+def unseal(key: bytes, text: str) -> Receipt:
+    """The receipt, or ReceiptInvalid where it was not made with this key."""
+    try:
+        data = urlsafe_b64decode(text + "=") if len(text) == _TEXT_CHARS else b""
+    except ValueError:
+        data = b""
+    if len(data) != 32 or not compare_digest(blake2b(data[:24], digest_size=8, key=key).digest(), data[24:]):
+        raise ReceiptInvalid
+    return Receipt(*_FIELDS.unpack_from(data))

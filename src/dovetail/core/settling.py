@@ -1,0 +1,202 @@
+"""What ends, returns or prolongs a delivery, and what operators do to a message without one.
+
+Each function takes the sequences (and delivery numbers) that one operation names and answers, for each, whether anything changed.
+A receipt is fenced by its delivery number: once a message was handed out again, settled, released or purged, an older number
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from dovetail.core.chunk import HELD, LATER, LEASED, LOW32, MASK, READY, SHIFT, Chunk
+from dovetail.core.lane import Lane
+from dovetail.core.operation import DEFAULT
+
+
+def complete(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int]) -> list[bool]:
+    """The message is done. After its lease lapsed this is still honoured, unless the queue has groups or it was handed out again."""
+    if len(sequences) > 1 and _complete_run(lane, sequences, deliveries):
+        return [True] * len(sequences)
+    done = []
+    for sequence, delivery in zip(sequences, deliveries, strict=True):
+        found = _delivered(lane, sequence, delivery)
+        if found is not None and lane.groups is not None and found[0].states[found[1]] != LEASED:
+            found = None
+        if found is not None:
+            lane.remove(*found)
+        done.append(found is not None)
+    return done
+
+
+def all_alive(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int]) -> bool:
+    """Would completing succeed for every one of them?"""
+    for sequence, delivery in zip(sequences, deliveries, strict=True):
+        found = _delivered(lane, sequence, delivery)
+        if found is None or (lane.groups is not None and found[0].states[found[1]] != LEASED):
+            return False
+    return len(set(sequences)) == len(sequences)
+
+
+def _complete_run(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int]) -> bool:
+    """Neighbours of one chunk that were taken together and are completed together: the usual case of a batch."""
+    first, count = sequences[0], len(sequences)
+    chunk, at = lane.chunks.get(first >> SHIFT), first & MASK
+    if chunk is None or chunk.deliveries is None or lane.groups is not None or sequences[-1] != first + count - 1:
+        return False
+    if chunk.states[at : at + count] != bytes((LEASED,)) * count:
+        return False
+    if chunk.deliveries[at : at + count] != array("Q", deliveries) or array("Q", sequences) != array("Q", range(first, first + count)):
+        return False
+    chunk.states[at : at + count] = bytes(count)
+    chunk.live -= count
+    lane.live -= count
+    lane.leased -= count
+    lane.drop_if_empty(chunk)
+    return True
+
+
+def requeue(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int], after_ms: int, now: int) -> list[bool]:
+    """The message is given back and its receipt ends; DEFAULT waits as the queue's back-off says."""
+    done = []
+    for sequence, delivery in zip(sequences, deliveries, strict=True):
+        found = _leased(lane, sequence, delivery)
+        if found is not None:
+            chunk, at = found
+            _end_receipt(chunk, at)
+            _give_back(lane, chunk, at, backoff(lane, chunk.received(at)) if after_ms == DEFAULT else after_ms, now)
+        done.append(found is not None)
+    return done
+
+
+def backoff(lane: Lane, receives: int) -> int:
+    """Doubles with each receive from `backoff_ms` up to `backoff_max_ms`."""
+    rules = lane.attributes
+    if not rules.backoff_ms:
+        return 0
+    wait = rules.backoff_ms << min(max(receives - 1, 0), 40)
+    return min(wait, rules.backoff_max_ms) if rules.backoff_max_ms else wait
+
+
+def extend(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int], lease_ms: int, now: int) -> list[bool]:
+    """The lease ends `lease_ms` from now; 0 gives the message back."""
+    done = []
+    for sequence, delivery in zip(sequences, deliveries, strict=True):
+        found = _leased(lane, sequence, delivery)
+        if found is not None:
+            chunk, at = found
+            if lease_ms:
+                chunk.need_visible()[at] = (now + lease_ms) & LOW32
+                lane.index.add(now + lease_ms, sequence, now)
+            else:
+                _end_receipt(chunk, at)
+                _give_back(lane, chunk, at, 0, now)
+        done.append(found is not None)
+    return done
+
+
+def release(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int], now: int) -> list[bool]:
+    """The receiver had left: the delivery is undone, its receive count included, never its number."""
+    done = []
+    for sequence, delivery in zip(sequences, deliveries, strict=True):
+        found = _leased(lane, sequence, delivery)
+        if found is not None:
+            chunk, at = found
+            assert chunk.receives is not None
+            chunk.receives[at] -= 1
+            _end_receipt(chunk, at)
+            _give_back(lane, chunk, at, 0, now)
+        done.append(found is not None)
+    return done
+
+
+def reclaim(lane: Lane, sequences: Sequence[int], now: int) -> list[bool]:
+    """An operator gives a leased message back, without a receipt."""
+    done = []
+    for sequence in sequences:
+        found = lane.find(sequence)
+        leased = found is not None and found[0].states[found[1]] == LEASED
+        if found is not None and leased:
+            _end_receipt(*found)
+            _give_back(lane, *found, 0, now)
+        done.append(leased)
+    return done
+
+
+def cancel(lane: Lane, sequences: Sequence[int]) -> list[bool]:
+    """A message that nobody has received (or that was given back) leaves."""
+    done = []
+    for sequence in sequences:
+        found = lane.find(sequence)
+        idle = found is not None and found[0].states[found[1]] != LEASED
+        if found is not None and idle:
+            lane.remove(*found)
+        done.append(idle)
+    return done
+
+
+def reschedule(lane: Lane, sequences: Sequence[int], after_ms: int, now: int) -> list[bool]:
+    """A message that is not leased becomes visible `after_ms` from now."""
+    done = []
+    for sequence in sequences:
+        found = lane.find(sequence)
+        idle = found is not None and found[0].states[found[1]] != LEASED
+        if found is not None and idle:
+            chunk, at = found
+            _end_receipt(chunk, at)
+            group = lane.groups.number(chunk, at) if lane.groups is not None else 0
+            if chunk.states[at] == READY:
+                lane.hold(chunk, at)
+            if chunk.states[at] != LATER:
+                lane.delayed += 1
+            _wait(lane, chunk, at, after_ms, now)
+            if after_ms and not chunk.received(at):
+                chunk.need_born()[at] = min(-(-(now + after_ms) // 1000), LOW32)
+            if group and lane.groups is not None:
+                lane.groups.reconsider(lane, group)
+        done.append(idle)
+    return done
+
+
+def _delivered(lane: Lane, sequence: int, delivery: int) -> tuple[Chunk, int] | None:
+    """The message, if `delivery` is its last one: leased, or lapsed and still READY."""
+    chunk, at = lane.chunks.get(sequence >> SHIFT), sequence & MASK
+    if chunk is None or not delivery or chunk.delivery(at) != delivery or chunk.states[at] not in (LEASED, READY, HELD):
+        return None
+    return chunk, at
+
+
+def _leased(lane: Lane, sequence: int, delivery: int) -> tuple[Chunk, int] | None:
+    found = _delivered(lane, sequence, delivery)
+    return found if found is not None and found[0].states[found[1]] == LEASED else None
+
+
+def _end_receipt(chunk: Chunk, at: int) -> None:
+    if chunk.deliveries is not None and at < len(chunk.deliveries):
+        chunk.deliveries[at] = 0
+
+
+def _give_back(lane: Lane, chunk: Chunk, at: int, after_ms: int, now: int) -> None:
+    """A leased message returns to its place, at once or after a while."""
+    if after_ms <= 0:
+        lane.appear(chunk, at)
+        return
+    lane.leased -= 1
+    lane.delayed += 1
+    group = lane.groups.number(chunk, at) if lane.groups is not None else 0
+    if group and lane.groups is not None:
+        lane.groups.busy[group] -= 1
+    _wait(lane, chunk, at, after_ms, now)
+    if group and lane.groups is not None:
+        lane.groups.reconsider(lane, group)
+
+
+def _wait(lane: Lane, chunk: Chunk, at: int, after_ms: int, now: int) -> None:
+    """Its counters have been moved to *delayed*; now its state and its time."""
+    chunk.states[at] = LATER
+    if after_ms <= 0:
+        lane.appear(chunk, at)
+        return
+    chunk.need_visible()[at] = (now + after_ms) & LOW32
+    lane.index.add(now + after_ms, chunk.base + at, now)

@@ -1,0 +1,512 @@
+"""The state of a log and `apply`, the one function that changes it: for the live path, recovery, replicas, the simulator and the checkers.
+
+apply reads only earlier entries of its own log, has no clock, no randomness and no floats, and iterates over nothing whose order is
+not fixed. Time is the entry's time: max(previous, min(the log's stamp, the writer's stamp)). One operation's refusal never touches
+its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dovetail.core import operation as op
+from dovetail.core import settling
+from dovetail.core.catalog import Catalog
+from dovetail.core.chunk import HELD, READY, Chunk
+from dovetail.core.groups import Groups
+from dovetail.core.lane import Lane
+from dovetail.core.operation import (
+    DEFAULT,
+    Applied,
+    Done,
+    Handout,
+    Head,
+    Opened,
+    Operation,
+    Origin,
+    Outcome,
+    Popped,
+    Pushed,
+    PushedAll,
+    Refusal,
+    Settled,
+    Why,
+)
+from dovetail.core.producers import Producer, Producers, Result
+from dovetail.core.taps import Tap
+from dovetail.core.waiting import Attempt, Waiter
+from dovetail.core.writers import Writers
+from dovetail.limits import TAPS_PER_QUEUE_MAX
+
+APPLY_VERSION = 1
+
+
+class State:
+    """What replaying a log gives. `position` is where the next entry to apply begins."""
+
+    def __init__(self) -> None:
+        self.version = APPLY_VERSION
+        self.key = b""
+        self.time = 0
+        self.position = 0
+        self.trimmed = 0
+        self.catalog = Catalog()
+        self.lanes: dict[int, Lane] = {}
+        self.dropped: dict[int, None] = {}
+        self.producers = Producers()
+        self.writers = Writers()
+        self.waiting: dict[int, None] = {}
+        """Queues with waiters in their lanes (shared logs), in the order in which they began to wait."""
+        self._writer = b""
+
+    def apply(
+        self, after: int, head: Head, operations: Sequence[Operation], addresses: Sequence[int], log_stamp: int | None = None
+    ) -> Applied:
+        """One entry. `addresses[i]` is where the record of `operations[i]` lies; `after` is the position behind the entry."""
+        stamp = head.stamp if log_stamp is None else min(log_stamp, head.stamp)
+        step = max(0, stamp - self.time) if self.time else 0
+        self.time += step if self.time else stamp
+        self.position = after
+        handouts: list[Handout] = []
+        if head.writer:
+            if operations and not isinstance(operations[0], op.Open) and not self.writers.judge(head.writer, head.number):
+                return Applied([Refusal(Why.NOT_OPEN)] * len(operations), handouts)
+            self._hear(head, step)
+        self._writer = head.writer
+        outcomes: list[Outcome] = []
+        handlers = _HANDLERS
+        for operation, address in zip(operations, addresses, strict=True):
+            outcomes.append(handlers[type(operation)](self, operation, address))
+            if self.waiting:
+                self._serve(handouts)
+        return Applied(outcomes, handouts)
+
+    def _hear(self, head: Head, step: int) -> None:
+        self.writers.heard(head.writer, head.applied, self.time)
+        for silent in self.writers.pass_time(step, self.time):
+            for lane in self.lanes.values():
+                lane.waiters.leave_with(silent)
+            writer = self.writers.by_id.get(silent)
+            for _, queue, sequence, delivery in writer.handed if writer is not None else ():
+                if queue in self.lanes:
+                    settling.release(self.lanes[queue], (sequence,), (delivery,), self.time)
+            if writer is not None:
+                writer.handed = []
+
+    def _serve(self, handouts: list[Handout]) -> None:
+        """Every lane with waiters gives what it may, in the order in which they wait."""
+        for queue in list(self.waiting):
+            lane = self.lanes.get(queue)
+            if lane is None:
+                del self.waiting[queue]
+                continue
+            lane.advance(self.time)
+            lane.waiters.leave_late(self.time)
+            line = lane.waiters.line
+            while line and lane.has_visible(self.time) and not self._full(lane):
+                waiter = line.popleft()
+                popped = self._take(lane, waiter.most, waiter.lease_ms, False)
+                if not popped.taken:
+                    line.appendleft(waiter)
+                    break
+                count = sum(taken.length for taken in popped.taken)
+                self._note_handout(waiter.writer, queue, popped)
+                handouts.append(Handout(waiter.writer, waiter.waiter, popped))
+                if count < waiter.most:
+                    line.append(waiter._replace(most=waiter.most - count))
+            if not line:
+                del self.waiting[queue]
+
+    def _note_handout(self, writer: bytes, queue: int, popped: Popped) -> None:
+        known = self.writers.by_id.get(writer)
+        if known is not None:
+            for taken in popped.taken:
+                for offset in range(taken.length):
+                    known.handed.append((self.position, queue, taken.sequence + offset, taken.delivery + offset))
+
+    def _lane(self, queue: int) -> Lane | None:
+        lane = self.lanes.get(queue)
+        if lane is not None:
+            lane.advance(self.time)
+        return lane
+
+    # The log itself
+
+    def _begin(self, o: op.Begin, _: int) -> Outcome:
+        if self.key:
+            return Refusal(Why.BEGUN)
+        self.key = o.key
+        return Done()
+
+    def _open(self, o: op.Open, _: int) -> Outcome:
+        if o.version < self.version:
+            return Refusal(Why.VERSION)
+        if self._writer:
+            self.writers.open(o.writer, o.version, self.time)
+        return Done()
+
+    def _upgrade(self, o: op.Upgrade, _: int) -> Outcome:
+        lowest = self.writers.lowest_version()
+        if o.version <= self.version or o.version > APPLY_VERSION or (lowest is not None and lowest < o.version):
+            return Refusal(Why.VERSION)
+        self.version = o.version
+        return Done()
+
+    def _trim(self, o: op.Trim, _: int) -> Outcome:
+        self.trimmed = max(self.trimmed, o.position)
+        return Done()
+
+    def _tick(self, _o: op.Tick, _: int) -> Outcome:
+        return Done()
+
+    def _retime(self, o: op.Retime, _: int) -> Outcome:
+        self.time = max(self.time, o.time)
+        return Done()
+
+    # Queues
+
+    def _register(self, o: op.Register, _: int) -> Outcome:
+        known = self.catalog.get(o.namespace, o.name)
+        if known is not None:
+            return Refusal(Why.NAME_TAKEN, str(known))
+        return Done(self.catalog.add(o.namespace, o.name))
+
+    def _unregister(self, o: op.Unregister, _: int) -> Outcome:
+        return Done() if self.catalog.remove(o.queue) else Refusal(Why.NO_QUEUE)
+
+    def _create(self, o: op.Create, _: int) -> Outcome:
+        if o.queue in self.dropped:
+            return Refusal(Why.DROPPED_ID)
+        if o.queue not in self.lanes:
+            self.lanes[o.queue] = Lane(o.queue, o.attributes)
+        return Done(o.queue)
+
+    def _configure(self, o: op.Configure, _: int) -> Outcome:
+        lane = self._lane(o.queue)
+        if lane is None:
+            return Refusal(Why.NO_QUEUE)
+        if lane.attributes.grouped != o.attributes.grouped:
+            if lane.live:
+                return Refusal(Why.NEEDS_GROUPS, "a queue with messages keeps its discipline")
+            lane.groups = Groups() if o.attributes.grouped else None
+        lane.attributes = o.attributes
+        return Done(o.queue)
+
+    def _drop(self, o: op.Drop, _: int) -> Outcome:
+        self.dropped[o.queue] = None
+        self.waiting.pop(o.queue, None)
+        return Done() if self.lanes.pop(o.queue, None) is not None else Refusal(Why.NO_QUEUE)
+
+    # Messages
+
+    def _push(self, o: op.Push, address: int) -> Outcome:
+        if o.numbered is not None:
+            return self._push_numbered(o, o.numbered, address)
+        return self._push_items(o, address, 0)
+
+    def _push_items(self, o: op.Push, address: int, start: int) -> Outcome:
+        """The messages of `o` from the `start`-th on join every lane that it names, or none does."""
+        lanes = self.lanes
+        for queue in o.queues:
+            if queue not in lanes:
+                return Refusal(Why.NO_QUEUE, str(queue))
+        pushed = [self._push_lane(lanes[queue], o, address, start) for queue in o.queues]
+        return pushed[0] if len(pushed) == 1 else PushedAll(tuple(pushed))
+
+    def _push_lane(self, lane: Lane, o: op.Push, address: int, start: int) -> Pushed:
+        now, count = self.time, len(o.bodies)
+        lane.advance(now)
+        groups = list(o.groups) if o.groups is not None and lane.groups is not None else None
+        if o.dedups is None or not lane.attributes.dedup_ms:
+            delays = o.delays if o.delays is None or len(o.delays) == 1 else o.delays[start:]
+            first = lane.push(now, count - start, address, start, delays, groups[start:] if groups is not None else None)
+            return Pushed(lane.queue, range(first, lane.next))
+        sequences: list[int] = []
+        repeats: list[int] = []
+        window = lane.attributes.dedup_ms
+        for item in range(start, count):
+            key = o.dedups[16 * item : 16 * item + 16]
+            known = lane.dedup.seen(key, now, window) if any(key) else None
+            if known is not None:
+                sequences.append(known)
+                repeats.append(item - start)
+                continue
+            delays = o.delays if o.delays is None or len(o.delays) == 1 else (o.delays[item],)
+            sequence = lane.push(now, 1, address, item, delays, (groups[item],) if groups is not None else None)
+            if any(key):
+                lane.dedup.put(key, sequence, now, window)
+            sequences.append(sequence)
+        return Pushed(lane.queue, sequences, frozenset(repeats))
+
+    def _push_numbered(self, o: op.Push, numbered: op.Numbered, address: int) -> Outcome:
+        producer = self.producers.judge(*numbered)
+        if not isinstance(producer, Producer):
+            return Refusal(producer)
+        count = len(o.bodies)
+        known = min(count, producer.last - numbered.number + 1)
+        earlier = [producer.result(numbered.number + index) for index in range(known)]
+        made = self._push_items(o, address, known) if known < count else None
+        lanes = made.lanes if isinstance(made, PushedAll) else (made,) if isinstance(made, Pushed) else ()
+        results: list[Result] = []
+        for index in range(count - known):
+            results.append(
+                made.why if isinstance(made, Refusal) else tuple((lane.queue, lane.sequences[index]) for lane in lanes),
+            )
+        producer.settle(results)
+        if isinstance(made, Refusal) and not known:
+            return made
+        repeats = frozenset(range(known)) | {known + index for lane in lanes for index in lane.repeats}
+        answers = tuple(Pushed(queue, [_sequence_in(result, queue) for result in [*earlier, *results]], repeats) for queue in o.queues)
+        return answers[0] if len(answers) == 1 else PushedAll(answers)
+
+    def _full(self, lane: Lane) -> bool:
+        return bool(lane.attributes.in_flight_max) and lane.leased >= lane.attributes.in_flight_max
+
+    def _pop(self, o: op.Pop, address: int) -> Outcome:
+        lane = self._lane(o.queue)
+        if lane is None:
+            return Refusal(Why.NO_QUEUE, str(o.queue))
+        if o.attempt:
+            repeated = self._repeat_attempt(lane, o)
+            if repeated is not None:
+                return repeated
+        waits = o.wait_ms and self._writer
+        if self._full(lane) and not waits:
+            return Refusal(Why.OVER_IN_FLIGHT)
+        # No later Pop overtakes those that wait already.
+        popped = Popped(o.queue, (), 0) if lane.waiters or self._full(lane) else self._take(lane, o.max, o.lease_ms, o.delete)
+        if not popped.taken and waits:
+            lane.waiters.join(Waiter(self._writer, address, o.max, o.lease_ms, o.delete, self.time + o.wait_ms, o.attempt))
+            self.waiting[o.queue] = None
+            return popped._replace(waiting=True)
+        if o.attempt and popped.taken and not o.delete:
+            sequences = tuple(taken.sequence + i for taken in popped.taken for i in range(taken.length))
+            deliveries = tuple(taken.delivery + i for taken in popped.taken for i in range(taken.length))
+            lane.attempts.put(o.attempt, Attempt(self.time, sequences, deliveries))
+        return popped
+
+    def _take(self, lane: Lane, most: int, lease_ms: int, delete: bool) -> Popped:
+        lease = lane.attributes.lease_ms if lease_ms == DEFAULT else lease_ms
+        room = lane.attributes.in_flight_max - lane.leased if lane.attributes.in_flight_max else most
+        bury = self._bury if lane.attributes.receives_max and lane.attributes.dead_letter else None
+        return Popped(lane.queue, lane.pop(self.time, min(most, room), lease, delete, bury), self.time + lease)
+
+    def _repeat_attempt(self, lane: Lane, o: op.Pop) -> Popped | None:
+        """The same attempt within five minutes: the same messages under the same receipts, leases begun anew; void once one was settled."""
+        made = lane.attempts.get(o.attempt, self.time)
+        if made is None:
+            return None
+        found = [lane.find(sequence) for sequence in made.sequences]
+        for place, delivery in zip(found, made.deliveries, strict=True):
+            if place is None or place[0].delivery(place[1]) != delivery:
+                return None
+        lease = lane.attributes.lease_ms if o.lease_ms == DEFAULT else o.lease_ms
+        if not all(settling.extend(lane, made.sequences, made.deliveries, lease, self.time)):
+            return None
+        taken = [lane.taken(*place) for place in found if place is not None]
+        return Popped(lane.queue, taken, self.time + lease)
+
+    def _bury(self, lane: Lane, chunk: Chunk, at: int) -> bool:
+        """Received too often: on to the dead letters, where its count starts again."""
+        target = self.lanes.get(lane.attributes.dead_letter)
+        if target is None or target is lane:
+            return False
+        self._move_message(lane, chunk, at, target)
+        return True
+
+    def _move_message(self, lane: Lane, chunk: Chunk, at: int, target: Lane) -> None:
+        address, item = chunk.place(at)
+        known = chunk.origin(at)
+        origin = Origin(
+            known.queue if known else lane.queue,
+            known.sequence if known else chunk.base + at,
+            lane.queue,
+            known.time if known else chunk.pushed_at(at),
+        )
+        group = lane.groups.name_of(chunk, at) if lane.groups is not None else b""
+        lane.remove(chunk, at)
+        target.advance(self.time)
+        target.adopt(self.time, address, item, group, origin)
+
+    def _move(self, o: op.Move, _: int) -> Outcome:
+        """Redrive: visible messages of the source, in order, go to the target or back to where they came from."""
+        lane = self._lane(o.source)
+        if lane is None or (o.target and o.target not in self.lanes):
+            return Refusal(Why.NO_QUEUE)
+        chosen: list[tuple[Chunk, int, Lane]] = []
+        for chunk, at in lane.walk():
+            if len(chosen) == o.max:
+                break
+            origin = chunk.origin(at)
+            target = self.lanes.get(o.target or (origin.source if origin is not None else 0))
+            if target is not None and target is not lane and chunk.states[at] in (READY, HELD):
+                chosen.append((chunk, at, target))
+        for chunk, at, target in chosen:
+            self._move_message(lane, chunk, at, target)
+        return Done(len(chosen))
+
+    def _settled(self, queue: int, act: Callable[[Lane], Sequence[bool]]) -> Outcome:
+        lane = self._lane(queue)
+        return Refusal(Why.NO_QUEUE, str(queue)) if lane is None else Settled(act(lane))
+
+    def _complete(self, o: op.Complete, _: int) -> Outcome:
+        return self._settled(o.queue, lambda lane: settling.complete(lane, o.sequences, o.deliveries))
+
+    def _requeue(self, o: op.Requeue, _: int) -> Outcome:
+        return self._settled(o.queue, lambda lane: settling.requeue(lane, o.sequences, o.deliveries, o.after_ms, self.time))
+
+    def _extend(self, o: op.Extend, _: int) -> Outcome:
+        def act(lane: Lane) -> Sequence[bool]:
+            lease = lane.attributes.lease_ms if o.lease_ms == DEFAULT else o.lease_ms
+            return settling.extend(lane, o.sequences, o.deliveries, lease, self.time)
+
+        return self._settled(o.queue, act)
+
+    def _release(self, o: op.Release, _: int) -> Outcome:
+        return self._settled(o.queue, lambda lane: settling.release(lane, o.sequences, o.deliveries, self.time))
+
+    def _reclaim(self, o: op.Reclaim, _: int) -> Outcome:
+        return self._settled(o.queue, lambda lane: settling.reclaim(lane, o.sequences, self.time))
+
+    def _cancel(self, o: op.Cancel, _: int) -> Outcome:
+        return self._settled(o.queue, lambda lane: settling.cancel(lane, o.sequences))
+
+    def _reschedule(self, o: op.Reschedule, _: int) -> Outcome:
+        return self._settled(o.queue, lambda lane: settling.reschedule(lane, o.sequences, o.after_ms, self.time))
+
+    def _complete_push(self, o: op.CompletePush, address: int) -> Outcome:
+        """All or nothing: every receipt is alive and every target exists, or nothing happens."""
+        lane = self._lane(o.complete.queue)
+        if lane is None:
+            return Refusal(Why.NO_QUEUE, str(o.complete.queue))
+        if not settling.all_alive(lane, o.complete.sequences, o.complete.deliveries):
+            return Refusal(Why.DEAD_RECEIPT)
+        pushed = self._push(o.push, address)
+        if not isinstance(pushed, Refusal):
+            settling.complete(lane, o.complete.sequences, o.complete.deliveries)
+        return pushed
+
+    def _purge(self, o: op.Purge, _: int) -> Outcome:
+        lane = self._lane(o.queue)
+        return Refusal(Why.NO_QUEUE) if lane is None else Done(lane.purge())
+
+    def _expire(self, o: op.Expire, _: int) -> Outcome:
+        lane = self._lane(o.queue)
+        return Refusal(Why.NO_QUEUE) if lane is None else Done(lane.expire(o.before))
+
+    def _carry(self, o: op.Carry, address: int) -> Outcome:
+        lane = self._lane(o.queue)
+        place = lane.find(o.sequence) if lane is not None else None
+        if place is None or place[0].place(place[1])[0] != o.address:
+            return Done(0)
+        place[0].split(place[1], address, 0)
+        return Done(1)
+
+    # Producers and taps
+
+    def _producer_open(self, o: op.ProducerOpen, _: int) -> Outcome:
+        return Opened(*self.producers.open(o.producer))
+
+    def _skip(self, o: op.Skip, _: int) -> Outcome:
+        producer = self.producers.judge(o.producer, o.epoch, o.number)
+        if not isinstance(producer, Producer):
+            return Refusal(producer)
+        if o.number > producer.last:
+            producer.settle([()])
+            return Done(1)
+        return Done(0)
+
+    def _tap_open(self, o: op.TapOpen, _: int) -> Outcome:
+        lane = self._lane(o.queue)
+        if lane is None:
+            return Refusal(Why.NO_QUEUE)
+        known = lane.taps.by_name.get(o.name)
+        if known is not None:
+            return Done(known.next)
+        if len(lane.taps.by_name) >= TAPS_PER_QUEUE_MAX:
+            return Refusal(Why.TOO_MANY_TAPS)
+        if not lane.taps.open:
+            lane.tap_live()
+        lowest = lane.taps.floor(lane.next)
+        start = lane.next if o.start == op.LATEST else max(lowest, min(o.start, lane.next))
+        lane.taps.by_name[o.name] = Tap(start, o.age_ms, o.bytes)
+        lane.taps.forget()
+        return Done(start)
+
+    def _tap_advance(self, o: op.TapAdvance, _: int) -> Outcome:
+        lane = self._lane(o.queue)
+        tap = lane.taps.by_name.get(o.name) if lane is not None else None
+        if lane is None or tap is None:
+            return Refusal(Why.NO_TAP)
+        tap.next = max(tap.next, min(o.sequence, lane.next))
+        if tap.next > tap.lost_first:
+            tap.lost_count = 0
+        lane.taps.forget()
+        return Done(tap.next)
+
+    def _tap_cut(self, o: op.TapCut, _: int) -> Outcome:
+        """The tap fell behind its bound: what it loses is remembered until it has been told and goes on."""
+        lane = self._lane(o.queue)
+        tap = lane.taps.by_name.get(o.name) if lane is not None else None
+        if lane is None or tap is None:
+            return Refusal(Why.NO_TAP)
+        target = min(o.sequence, lane.next)
+        if target > tap.next:
+            if not tap.lost_count:
+                tap.lost_first = tap.next
+            tap.lost_count = target - tap.lost_first
+            tap.next = target
+            lane.taps.forget()
+        return Done(tap.next)
+
+    def _tap_close(self, o: op.TapClose, _: int) -> Outcome:
+        lane = self._lane(o.queue)
+        if lane is None or lane.taps.by_name.pop(o.name, None) is None:
+            return Refusal(Why.NO_TAP)
+        lane.taps.forget()
+        return Done()
+
+
+def _sequence_in(result: Result | None, queue: int) -> int:
+    """The sequence that a number got in this lane; 0 where it is only known to be settled."""
+    if isinstance(result, tuple):
+        for known, sequence in result:
+            if known == queue:
+                return sequence
+    return 0
+
+
+_HANDLERS: dict[type[Any], Callable[[State, Any, int], Outcome]] = {
+    op.Begin: State._begin,
+    op.Open: State._open,
+    op.Upgrade: State._upgrade,
+    op.Register: State._register,
+    op.Unregister: State._unregister,
+    op.Create: State._create,
+    op.Configure: State._configure,
+    op.Drop: State._drop,
+    op.Push: State._push,
+    op.Pop: State._pop,
+    op.Complete: State._complete,
+    op.Requeue: State._requeue,
+    op.Extend: State._extend,
+    op.Release: State._release,
+    op.Reclaim: State._reclaim,
+    op.Cancel: State._cancel,
+    op.Reschedule: State._reschedule,
+    op.CompletePush: State._complete_push,
+    op.Purge: State._purge,
+    op.Expire: State._expire,
+    op.Move: State._move,
+    op.ProducerOpen: State._producer_open,
+    op.Skip: State._skip,
+    op.TapOpen: State._tap_open,
+    op.TapAdvance: State._tap_advance,
+    op.TapCut: State._tap_cut,
+    op.TapClose: State._tap_close,
+    op.Carry: State._carry,
+    op.Trim: State._trim,
+    op.Tick: State._tick,
+    op.Retime: State._retime,
+}

@@ -1,0 +1,133 @@
+"""Taps: named readers of everything that was pushed to a lane, each with its own position, independent of consumers.
+
+A tap reads accepted pushes by sequence. The lane's chunks forget what is settled, so while a lane has a tap it also notes each pushed
+run in columns here. At a snapshot those notes are written once, as a *stretch*, and leave memory; what is kept of a stretch is its
+name and bounds.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Run(NamedTuple):
+    """`length` consecutive sequences from `first` on, in one record, pushed at one time."""
+
+    first: int
+    length: int
+    address: int
+    item: int
+    time: int
+
+
+class Stretch(NamedTuple):
+    """Runs that were written to a blob beside the log."""
+
+    blob: str
+    first: int
+    end: int
+    address: int
+    """The lowest address in it: what the log must keep for its readers."""
+
+
+class Tap:
+    __slots__ = ("age_ms", "bytes", "lost_count", "lost_first", "next")
+
+    def __init__(self, start: int, age_ms: int, size: int) -> None:
+        self.next = start
+        self.age_ms = age_ms
+        self.bytes = size
+        self.lost_first = 0
+        self.lost_count = 0
+
+
+class Runs:
+    """Columns of runs, in the order of their sequences: 32 bytes each."""
+
+    __slots__ = ("addresses", "counts", "firsts", "items", "times")
+
+    def __init__(self) -> None:
+        self.firsts = array("Q")
+        self.counts = array("I")
+        self.addresses = array("Q")
+        self.items = array("I")
+        self.times = array("Q")
+
+    def append(self, first: int, count: int, address: int, item: int, time: int) -> None:
+        self.firsts.append(first)
+        self.counts.append(count)
+        self.addresses.append(address)
+        self.items.append(item)
+        self.times.append(time)
+
+    def __len__(self) -> int:
+        return len(self.firsts)
+
+    def since(self, sequence: int) -> Iterator[Run]:
+        """Runs that hold `sequence` or anything above it."""
+        for index in range(max(bisect_right(self.firsts, sequence) - 1, 0), len(self.firsts)):
+            if self.firsts[index] + self.counts[index] > sequence:
+                yield Run(self.firsts[index], self.counts[index], self.addresses[index], self.items[index], self.times[index])
+
+    def drop_below(self, sequence: int) -> None:
+        """Forget runs that lie wholly below `sequence`."""
+        keep = bisect_right(self.firsts, sequence)
+        if keep and self.firsts[keep - 1] + self.counts[keep - 1] > sequence:
+            keep -= 1
+        for name in self.__slots__:
+            del getattr(self, name)[:keep]
+
+
+class Taps:
+    __slots__ = ("by_name", "recent", "stretches")
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Tap] = {}
+        self.recent = Runs()
+        self.stretches: list[Stretch] = []
+
+    @property
+    def open(self) -> bool:
+        return bool(self.by_name)
+
+    def pushed(self, first: int, count: int, address: int, item: int, time: int) -> None:
+        self.recent.append(first, count, address, item, time)
+
+    def lowest(self) -> int | None:
+        """The lowest sequence that a tap still needs."""
+        return min((tap.next for tap in self.by_name.values()), default=None)
+
+    def floor(self, following: int) -> int:
+        """The lowest sequence that can still be read; `following` where there is none."""
+        if self.stretches:
+            return self.stretches[0].first
+        return self.recent.firsts[0] if len(self.recent) else following
+
+    def forget(self) -> None:
+        """Let go of what no tap needs any more."""
+        lowest = self.lowest()
+        if lowest is None:
+            self.recent, self.stretches = Runs(), []
+            return
+        self.stretches = [stretch for stretch in self.stretches if stretch.end > lowest]
+        if len(self.recent) and self.recent.firsts[0] + self.recent.counts[0] <= lowest:
+            self.recent.drop_below(lowest)
+
+    def written(self, stretch: Stretch) -> None:
+        """`stretch` is durable: its runs leave memory."""
+        self.stretches.append(stretch)
+        self.recent.drop_below(stretch.end)
+
+    def needed_address(self) -> int | None:
+        """The lowest address that a tap may still ask for."""
+        lowest = self.lowest()
+        if lowest is None:
+            return None
+        for stretch in self.stretches:
+            if stretch.end > lowest:
+                return stretch.address
+        run = next(self.recent.since(lowest), None)
+        return None if run is None else min(self.recent.addresses)

@@ -1,0 +1,58 @@
+"""Every limit, once, with the relations between them asserted. A value is checked where it is made, so that all doors share it."""
+
+from __future__ import annotations
+
+BODY_BYTES_MAX = 1024 * 1024
+"""One message's body together with its attributes."""
+
+ATTRIBUTES_MAX = 64
+ATTRIBUTE_NAME_BYTES_MAX = 256
+ATTRIBUTES_BYTES_MAX = 64 * 1024
+
+BATCH_MESSAGES_MAX = 10_000
+"""Messages in one push, receive or settle."""
+
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+"""Bytes in one send call; the store cuts it into entries."""
+
+ENTRY_BYTES_TARGET = 256 * 1024
+"""Operations are coalesced into one entry up to this size."""
+
+ENTRY_BYTES_MIN = BODY_BYTES_MAX + 64 * 1024
+"""The least that an engine must take in one entry, so that the largest legal message passes on every store."""
+
+SEGMENT_BYTES_DEFAULT = 64 * 1024 * 1024
+SEGMENT_BYTES_MIN = 2 * 1024 * 1024
+
+QUEUE_NAME_BYTES_MAX = 256
+NAMESPACE_BYTES_MAX = 256
+GROUP_BYTES_MAX = 128
+TAP_NAME_BYTES_MAX = 128
+ATTEMPT_BYTES_MAX = 128
+QUEUES_PER_PUSH_MAX = 1000
+TAPS_PER_QUEUE_MAX = 64
+
+DELAY_MS_MAX = 1 << 43
+"""278 years: delays have no limit that anybody meets, only one that keeps the arithmetic in 64 bits."""
+
+LEASE_MS_MAX = 1 << 40
+LEASE_MS_DEFAULT = 30_000
+WAIT_MS_MAX = 3_600_000
+
+PRODUCER_RESULTS_KEPT = 64
+RECEIVES_COUNTED_MAX = 65_535
+"""Receive counts saturate here (two bytes a message)."""
+
+IN_FLIGHT_MAX = 1 << 40
+SEQUENCE_MAX = 1 << 44
+"""Sequences of one lane (the time index keeps them in 44 bits): 55 years at 10,000 messages a second."""
+
+WRITER_SILENCE_MS = 3_000
+WRITER_STEP_MS_MAX = 1_000
+WRITER_CLOSE_MS = 3_600_000
+ATTEMPT_KEPT_MS = 300_000
+
+assert ENTRY_BYTES_TARGET < ENTRY_BYTES_MIN
+assert SEGMENT_BYTES_MIN >= ENTRY_BYTES_MIN + 4096
+assert ATTRIBUTES_BYTES_MAX < BODY_BYTES_MAX < BATCH_BYTES_MAX
+assert LEASE_MS_MAX <= DELAY_MS_MAX

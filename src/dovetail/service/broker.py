@@ -1,0 +1,136 @@
+"""The broker: the verbs that every door calls. It puts the rooms of the service together and counts what goes through."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from dovetail.clock import Clock
+from dovetail.core.operation import DEFAULT
+from dovetail.errors import LimitExceeded
+from dovetail.limits import ATTEMPT_BYTES_MAX, DELAY_MS_MAX, LEASE_MS_MAX
+from dovetail.service.catalog import Catalog
+from dovetail.service.dequeue import Dequeue
+from dovetail.service.meters import Meter, Meters
+from dovetail.service.metrics import Registry
+from dovetail.service.redrive import Redrive
+from dovetail.stores.store import Delivery, Lane, Number, Outgoing, Store, Stored
+
+
+class Broker:
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self.catalog = Catalog(store)
+        self.dequeue = Dequeue(clock, store.now)
+        self.metrics = Registry()
+        self._clock = clock
+        self._redrives: dict[int, Redrive] = {}
+        self._meters = Meters(self.metrics)
+
+    async def push(self, lane: Lane, messages: Sequence[Outgoing], number: Number | None = None) -> list[Stored]:
+        _check_delays(messages)
+        stored = await lane.push(messages, number)
+        self._count_pushed(lane, messages, stored)
+        return stored
+
+    async def push_all(self, lanes: Sequence[Lane], messages: Sequence[Outgoing], number: Number | None = None) -> list[list[Stored]]:
+        """To several queues, stored once; all or nothing."""
+        _check_delays(messages)
+        answers = await self.store.push_all([lane.queue for lane in lanes], messages, number)
+        for lane, stored in zip(lanes, answers, strict=True):
+            self._count_pushed(lane, messages, stored)
+        return answers
+
+    async def receive(
+        self, lane: Lane, most: int, lease_ms: int = DEFAULT, *, wait_ms: int = 0, delete: bool = False, attempt: bytes = b""
+    ) -> list[Delivery]:
+        if lease_ms != DEFAULT and not 0 <= lease_ms <= LEASE_MS_MAX:
+            raise LimitExceeded(f"a lease of {lease_ms} ms; 0 to {LEASE_MS_MAX} are allowed")
+        if len(attempt) > ATTEMPT_BYTES_MAX:
+            raise LimitExceeded(f"an attempt id has at most {ATTEMPT_BYTES_MAX} bytes")
+        got = await self.dequeue.receive(lane, most, lease_ms, wait_ms=wait_ms, delete=delete, attempt=attempt)
+        if got:
+            self.meter(lane).delivered.add(len(got))
+        return got
+
+    async def complete(self, lane: Lane, receipts: Sequence[str]) -> list[bool]:
+        done = await lane.complete(receipts)
+        self.meter(lane).completed.add(sum(done))
+        return done
+
+    async def complete_and_push(
+        self, lane: Lane, receipts: Sequence[str], targets: Sequence[Lane], messages: Sequence[Outgoing]
+    ) -> list[list[Stored]]:
+        """Complete and send in one step: all of it happens, or none."""
+        _check_delays(messages)
+        answers = await self.store.complete_and_push(receipts, [target.queue for target in targets], messages)
+        self.meter(lane).completed.add(len(receipts))
+        for target, stored in zip(targets, answers, strict=True):
+            self._count_pushed(target, messages, stored)
+        return answers
+
+    async def requeue(self, lane: Lane, receipts: Sequence[str], after_ms: int = DEFAULT) -> list[bool]:
+        _check_duration("delay", after_ms, DELAY_MS_MAX)
+        return await lane.requeue(receipts, after_ms)
+
+    async def extend(self, lane: Lane, receipts: Sequence[str], lease_ms: int = DEFAULT) -> list[bool]:
+        _check_duration("lease", lease_ms, LEASE_MS_MAX)
+        return await lane.extend(receipts, lease_ms)
+
+    async def reschedule(self, lane: Lane, ids: Sequence[bytes], after_ms: int) -> list[bool]:
+        _check_duration("delay", after_ms, DELAY_MS_MAX)
+        return await lane.reschedule(ids, max(after_ms, 0))
+
+    def redrive(self, source: Lane, target: Lane | None, rate_per_s: float) -> Redrive:
+        """Start moving dead letters back. One task at a time for each source."""
+        running = self._redrives.get(source.queue)
+        if running is not None and running.status == "running":
+            raise LimitExceeded("A redrive of this queue is under way; cancel it first.")
+        made = Redrive(source, target.queue if target is not None else 0, rate_per_s, self._sleep)
+        self._redrives[source.queue] = made
+        return made
+
+    async def close(self) -> None:
+        for task in self._redrives.values():
+            if task.status == "running":
+                await task.cancel()
+
+    async def _sleep(self, seconds: float) -> None:
+        woken = asyncio.Event()
+        handle = self._clock.call_at(self._clock.boot_ms() + round(seconds * 1000), woken.set)
+        try:
+            await woken.wait()
+        finally:
+            handle.cancel()
+
+    def meter(self, lane: Lane) -> Meter:
+        return self._meters.of(lane.queue, self.catalog.name_of)
+
+    def render_metrics(self) -> str:
+        """Everything that is counted, and the depth of every queue as it is now."""
+        self._meters.look(self.store, self.dequeue.waiting)
+        return self.metrics.render()
+
+    def _count_pushed(self, lane: Lane, messages: Sequence[Outgoing], stored: Sequence[Stored]) -> None:
+        meter = self.meter(lane)
+        repeats = sum(one.repeat for one in stored)
+        meter.pushed.add(len(stored) - repeats)
+        meter.bytes.add(sum(len(one.body) for one in messages))
+        if repeats:
+            meter.repeats.add(repeats)
+
+
+def dedup_hash(text: str, scope: bytes = b"") -> bytes:
+    """The 128 bits by which a repeat is recognised."""
+    return blake2b(text.encode(), digest_size=16, key=scope[:64]).digest()
+
+
+def _check_delays(messages: Sequence[Outgoing]) -> None:
+    for message in messages:
+        _check_duration("delay", message.delay_ms, DELAY_MS_MAX)
+
+
+def _check_duration(what: str, value: int, most: int) -> None:
+    if value != DEFAULT and not 0 <= value <= most:
+        raise LimitExceeded(f"a {what} of {value} ms; 0 to {most} are allowed")

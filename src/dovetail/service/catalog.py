@@ -1,0 +1,92 @@
+"""Queues by name, within a namespace such as an account and region. Checks names and rules before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from dovetail.core.operation import Attributes
+from dovetail.errors import BadRequest, LimitExceeded, NoSuchQueue, QueueExists
+from dovetail.limits import DELAY_MS_MAX, IN_FLIGHT_MAX, LEASE_MS_MAX, NAMESPACE_BYTES_MAX, QUEUE_NAME_BYTES_MAX, RECEIVES_COUNTED_MAX
+from dovetail.stores.store import Lane, Store
+
+_MOST = {
+    "lease_ms": LEASE_MS_MAX,
+    "delay_ms": DELAY_MS_MAX,
+    "retention_ms": DELAY_MS_MAX,
+    "receives_max": RECEIVES_COUNTED_MAX,
+    "dedup_ms": DELAY_MS_MAX,
+    "in_flight_max": IN_FLIGHT_MAX,
+    "backoff_ms": DELAY_MS_MAX,
+    "backoff_max_ms": DELAY_MS_MAX,
+}
+
+
+class Catalog:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def find(self, namespace: str, name: str) -> Lane | None:
+        queue = self._store.find(namespace, name)
+        return self._store.lane(queue) if queue is not None else None
+
+    def get(self, namespace: str, name: str) -> Lane:
+        lane = self.find(namespace, name)
+        if lane is None:
+            raise NoSuchQueue(f"There is no queue named {name!r}.")
+        return lane
+
+    def names(self, namespace: str, prefix: str = "") -> Iterator[str]:
+        return (name for name, _ in self._store.queues(namespace) if name.startswith(prefix))
+
+    def name_of(self, queue: int) -> str | None:
+        known = self._store.name_of(queue)
+        return known[1] if known is not None else None
+
+    async def create(self, namespace: str, name: str, attributes: Attributes) -> Lane:
+        """Make the queue; where it exists with the same rules, that one. Other rules are refused."""
+        _check_name(namespace, NAMESPACE_BYTES_MAX, least=0)
+        _check_name(name, QUEUE_NAME_BYTES_MAX, least=1)
+        self._check(attributes)
+        queue = await self._store.create(namespace, name, attributes)
+        lane = self._store.lane(queue)
+        if lane is None:
+            raise NoSuchQueue(f"The queue {name!r} was dropped while it was made.")
+        if lane.attributes != attributes:
+            raise QueueExists(f"A queue named {name!r} exists with other attributes.")
+        return lane
+
+    async def configure(self, lane: Lane, **changes: Any) -> Attributes:
+        attributes = replace(lane.attributes, **changes)
+        self._check(attributes, lane.queue)
+        if attributes != lane.attributes:
+            await self._store.configure(lane.queue, attributes)
+        return attributes
+
+    async def drop(self, namespace: str, name: str) -> None:
+        await self._store.drop(self.get(namespace, name).queue)
+
+    def _check(self, attributes: Attributes, queue: int = 0) -> None:
+        promises = self._store.promises
+        if attributes.grouped and not promises.groups:
+            raise BadRequest("This store does not keep groups.")
+        if attributes.dedup_ms and promises.dedup_scope == "none":
+            raise BadRequest("This store does not recognise repeats.")
+        for name, most in _MOST.items():
+            value = getattr(attributes, name)
+            if not isinstance(value, int) or not 0 <= value <= most:
+                raise LimitExceeded(f"{name} is {value}; 0 to {most} are allowed")
+        if attributes.dead_letter:
+            target = self._store.lane(attributes.dead_letter)
+            if target is None:
+                raise NoSuchQueue("The dead-letter queue does not exist.")
+            if target.queue == queue:
+                raise BadRequest("A queue cannot be its own dead-letter queue.")
+            if not attributes.receives_max:
+                raise BadRequest("A dead-letter queue needs receives_max: after how many receives a message moves.")
+
+
+def _check_name(name: str, most: int, *, least: int) -> None:
+    if not least <= len(name.encode()) <= most or not name.isprintable():
+        raise LimitExceeded(f"A name has {least} to {most} bytes and only printable characters; {name[:40]!r} does not.")

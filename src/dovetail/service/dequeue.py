@@ -1,0 +1,161 @@
+"""Receivers that wait: woken by pushes and due times, first come first served, and without busy waiting.
+
+Each queue that somebody waits for has a line. It sleeps until the queue's next due time, is woken earlier by a push or by whatever else
+may have made a message visible, and looks every few seconds all the same, in case a hint was missed. A pop for a waiting receiver is
+submitted in the very turn in which the push was, so both ride one sync. A receiver that leaves takes no message with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import insort
+from collections.abc import Callable
+
+from dovetail.clock import Clock, Handle
+from dovetail.core.operation import DEFAULT
+from dovetail.errors import LimitExceeded
+from dovetail.limits import WAIT_MS_MAX
+from dovetail.stores.store import Delivery, Lane, Popping
+
+SWEEP_MS = 5_000
+
+
+class _Waiter:
+    __slots__ = ("delete", "lease_ms", "most", "ticket", "turn")
+
+    def __init__(self, ticket: int, most: int, lease_ms: int, delete: bool) -> None:
+        self.ticket = ticket
+        self.most = most
+        self.lease_ms = lease_ms
+        self.delete = delete
+        self.turn: asyncio.Future[Popping | None] = asyncio.get_running_loop().create_future()
+
+    def __lt__(self, other: _Waiter) -> bool:
+        return self.ticket < other.ticket
+
+
+class _Line:
+    """The receivers that wait for one queue, in the order in which they came."""
+
+    def __init__(self, lane: Lane, clock: Clock, now: Callable[[], int]) -> None:
+        self._lane = lane
+        self._clock = clock
+        self._now = now
+        self._alarm: Handle | None = None
+        self.waiting: list[_Waiter] = []
+
+    def join(self, waiter: _Waiter) -> None:
+        """A receiver that was called in vain comes back to its old place."""
+        insort(self.waiting, waiter)
+        if len(self.waiting) == 1:
+            self._lane.watch(self.hint)
+        self._look()
+
+    def leave(self, waiter: _Waiter) -> None:
+        if waiter in self.waiting:
+            self.waiting.remove(waiter)
+        if not self.waiting:
+            self._lane.watch(None)
+            self._sleep(None)
+
+    def hint(self, count: int) -> None:
+        if count:
+            self._call(count)
+        else:
+            self._look()
+
+    def _look(self) -> None:
+        """Something may be visible: call the next receiver. Each that gets something makes the next one be looked for."""
+        if self.waiting and self._lane.has_visible():
+            self._call(1)
+        if self.waiting:
+            due = self._lane.next_visible_at()
+            now = self._now()
+            self._sleep(now + SWEEP_MS if due is None else min(max(due, now), now + SWEEP_MS))
+
+    def _call(self, count: int) -> None:
+        for waiter in self.waiting[:count]:
+            waiter.turn.set_result(self._lane.pop(waiter.most, waiter.lease_ms, delete=waiter.delete))
+        del self.waiting[:count]
+        if not self.waiting:
+            self._lane.watch(None)
+            self._sleep(None)
+
+    def _sleep(self, until: int | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if until is not None:
+            self._alarm = self._clock.call_at(self._clock.boot_ms() + until - self._now(), self._wake)
+
+    def _wake(self) -> None:
+        self._alarm = None
+        self._look()
+
+
+class Dequeue:
+    def __init__(self, clock: Clock, now: Callable[[], int]) -> None:
+        self._clock = clock
+        self._now = now
+        self._lines: dict[int, _Line] = {}
+        self._tickets = 0
+
+    def waiting(self, queue: int) -> int:
+        line = self._lines.get(queue)
+        return len(line.waiting) if line is not None else 0
+
+    async def receive(
+        self, lane: Lane, most: int, lease_ms: int = DEFAULT, *, wait_ms: int = 0, delete: bool = False, attempt: bytes = b""
+    ) -> list[Delivery]:
+        """Up to `most` messages, as soon as there is one. A receive that finds nothing and does not wait writes nothing."""
+        if not 0 <= wait_ms <= WAIT_MS_MAX:
+            raise LimitExceeded(f"a wait of {wait_ms} ms; at most {WAIT_MS_MAX} are allowed")
+        if attempt or (not self.waiting(lane.queue) and lane.has_visible()):
+            got = await _taken(lane.pop(most, lease_ms, delete=delete, attempt=attempt))
+            if got:
+                return got
+        return await self._wait(lane, most, lease_ms, delete, wait_ms) if wait_ms else []
+
+    async def _wait(self, lane: Lane, most: int, lease_ms: int, delete: bool, wait_ms: int) -> list[Delivery]:
+        line = self._lines.get(lane.queue)
+        if line is None:
+            line = self._lines[lane.queue] = _Line(lane, self._clock, self._now)
+        self._tickets += 1
+        ticket, over = self._tickets, False
+        deadline = self._clock.boot_ms() + wait_ms
+
+        def time_is_up() -> None:
+            nonlocal over
+            over = True
+            if not waiter.turn.done():
+                waiter.turn.set_result(None)
+
+        waiter = _Waiter(ticket, most, lease_ms, delete)
+        alarm = self._clock.call_at(deadline, time_is_up)
+        try:
+            while True:
+                line.join(waiter)
+                popping = await waiter.turn
+                got = await _taken(popping) if popping is not None else []
+                if got or over:
+                    return got
+                waiter = _Waiter(ticket, most, lease_ms, delete)
+        except asyncio.CancelledError:
+            if waiter.turn.done() and not waiter.turn.cancelled():
+                abandoned = waiter.turn.result()
+                if abandoned is not None:
+                    abandoned.abandon()
+            raise
+        finally:
+            alarm.cancel()
+            line.leave(waiter)
+            if not line.waiting:
+                self._lines.pop(lane.queue, None)
+
+
+async def _taken(popping: Popping) -> list[Delivery]:
+    try:
+        return await popping
+    except asyncio.CancelledError:
+        popping.abandon()
+        raise

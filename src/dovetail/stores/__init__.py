@@ -1,0 +1,1 @@
+"""Ways of keeping lanes on an engine, behind one seam (store.py)."""

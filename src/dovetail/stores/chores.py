@@ -1,0 +1,249 @@
+"""What a store does for itself, off the hot path: snapshots, trimming, carrying, expiring, cutting taps that fell behind.
+
+All of it is due by bytes written, never by time alone, except expiry; nothing is written while idle. Every step can be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from dovetail.core import operation as op
+from dovetail.core.codec import decode_push, push_in
+from dovetail.core.column import Column
+from dovetail.core.operation import Push
+from dovetail.errors import DovetailError
+from dovetail.stores.snapshots import Survey
+
+if TYPE_CHECKING:
+    from dovetail.stores.replayed import Replayed
+
+_logger = logging.getLogger("dovetail.stores")
+
+CARRY_BATCH_BYTES = 64 * 1024
+CARRY_PAUSE_S = 0.005
+EXPIRE_EVERY_MS = 10_000
+RETRY_BYTES = 8 * 1024 * 1024
+
+
+class Chores:
+    def __init__(self, store: Replayed, snapshot_bytes: int) -> None:
+        self._store = store
+        self._due_bytes = snapshot_bytes
+        self._bytes = store.tail_cost
+        self._next = snapshot_bytes
+        self._task: asyncio.Task[None] | None = None
+        self._expiry: asyncio.Task[None] | None = None
+        self.snapshots = self.failures = self.carried = 0
+        self.last: Survey | None = None
+
+    def start(self) -> None:
+        self._expiry = asyncio.get_running_loop().create_task(self._expire_now_and_then())
+        self.count(0)
+
+    async def stop(self) -> None:
+        for task in (self._task, self._expiry):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        self._task = self._expiry = None
+
+    def count(self, size: int) -> None:
+        """So many bytes went by; a snapshot may be due."""
+        self._bytes += size
+        if self._bytes >= self._next and self._task is None and self._expiry is not None:
+            self._task = asyncio.get_running_loop().create_task(self._round())
+
+    async def _round(self) -> None:
+        try:
+            await self.snapshot()
+        except (DovetailError, OSError, ValueError) as error:
+            self.failures += 1
+            self._next = self._bytes + RETRY_BYTES
+            _logger.error("no snapshot was made: %s", error)
+        finally:
+            self._task = None
+
+    async def snapshot(self) -> Survey:
+        """One round: a snapshot in a child, then cut, carry and trim by what the child saw."""
+        store = self._store
+        self._bytes, self._next = 0, self._due_bytes
+        survey = await self._survey()
+        if store.log.durability != "memory":
+            store.snapshots.done(store.state, survey)
+        self.snapshots += 1
+        self.last = survey
+        await self._cut_taps()
+        await self._trim(survey)
+        store.snapshots.sweep(store.state)
+        await self._carry(survey)
+        return survey
+
+    async def _survey(self) -> Survey:
+        if self._store.log.durability == "memory":
+            # Nothing outlives the process, so there is nothing to write; only what may be trimmed is looked up.
+            return self._store.snapshots.write(self._store.state, survey_only=True)
+        return await self._in_child()
+
+    async def _in_child(self) -> Survey:
+        """Fork: the child has the state as it is now. (The other way, replaying sealed stretches in a helper, costs the apply twice.)"""
+        loop = asyncio.get_running_loop()
+        reading, writing = os.pipe()
+        gc.collect(0)
+        child = os.fork()
+        if child == 0:
+            self._child(reading, writing)
+        os.close(writing)
+        os.set_blocking(reading, False)
+        parts: list[bytes] = []
+        finished: asyncio.Future[None] = loop.create_future()
+
+        def readable() -> None:
+            try:
+                part = os.read(reading, 1 << 16)
+            except BlockingIOError:
+                return
+            if part:
+                parts.append(part)
+            elif not finished.done():
+                finished.set_result(None)
+
+        loop.add_reader(reading, readable)
+        try:
+            await finished
+        finally:
+            loop.remove_reader(reading)
+            os.close(reading)
+            if not finished.done() or finished.cancelled():
+                os.kill(child, 9)
+            await loop.run_in_executor(None, os.waitpid, child, 0)
+        answer = json.loads(b"".join(parts) or b'{"error": "the child died"}')
+        if "error" in answer:
+            raise OSError(answer["error"])
+        survey = Survey(*answer["survey"])
+        return survey._replace(
+            pins=[(queue, sequence, address) for queue, sequence, address in survey.pins],
+            stretches=[(queue, facts) for queue, facts in survey.stretches],
+        )
+
+    def _child(self, reading: int, writing: int) -> None:
+        """Never returns. It shares the parent's files and must close none of them by the usual ways, so it leaves by _exit."""
+        try:
+            os.close(reading)
+            with contextlib.suppress(OSError):
+                os.nice(5)
+            gc.disable()
+            try:
+                answer = {"survey": self._store.snapshots.write(self._store.state)}
+            except BaseException as error:
+                answer = {"error": f"{type(error).__name__}: {error}"}  # type: ignore[dict-item]  # one key or the other
+            data = json.dumps(answer).encode()
+            while data:
+                data = data[os.write(writing, data) :]
+        finally:
+            os._exit(0)
+
+    async def _trim(self, survey: Survey) -> None:
+        """Never past the older of the two newest snapshots, nor past what lives or what a tap may read. An entry first, then the files."""
+        store = self._store
+        limits = [survey.floor]
+        if store.log.durability != "memory":
+            limits.append(store.snapshots.positions[0] if len(store.snapshots.positions) > 1 else 0)
+        for lane in store.state.lanes.values():
+            needed = lane.taps.needed_address()
+            if needed is not None:
+                limits.append(needed)
+        position = min(limits)
+        if position > max(store.state.trimmed, store.log.first):
+            await store.committer.submit(op.Trim(position))
+            store.log.trim(position)
+
+    async def _carry(self, survey: Survey) -> None:
+        """Write what pins the prefix again, oldest first, while under half of the log is alive: each byte is rewritten about once."""
+        store = self._store
+        if survey.live_bytes * 2 >= store.log.bytes_kept or not survey.pins:
+            return
+        target = survey.pins[0][2] + (store.log.tail - store.log.first) // 2
+        batch, size = [], 0
+        for queue, sequence, address in survey.pins:
+            if address > target:
+                break
+            made = self._carry_of(queue, sequence, address)
+            if made is not None:
+                batch.append(store.committer.submit(made))
+                size += len(made.push.bodies.blob) + 64
+                self.carried += 1
+            if size >= CARRY_BATCH_BYTES:
+                await asyncio.gather(*batch)
+                await asyncio.sleep(CARRY_PAUSE_S)
+                batch, size = [], 0
+        await asyncio.gather(*batch)
+
+    def _carry_of(self, queue: int, sequence: int, address: int) -> op.Carry | None:
+        lane = self._store.state.lanes.get(queue)
+        place = lane.find(sequence) if lane is not None else None
+        if place is None:
+            return None
+        now_at, item = place[0].place(place[1])
+        record = self._store.log.fetch(address) if now_at == address else None
+        if record is None:
+            return None
+        push = decode_push(push_in(record))
+        alone = Push(
+            (queue,),
+            Column.of([push.bodies[item]]),
+            None,
+            Column.of([push.groups[item]]) if push.groups is not None else None,
+            None,
+            push.ids[16 * item : 16 * item + 16] if push.ids is not None else None,
+            Column.of([push.attributes[item]]) if push.attributes is not None else None,
+        )
+        return op.Carry(queue, sequence, address, alone)
+
+    async def _cut_taps(self) -> None:
+        """A tap past its bound is cut to where the bound begins; its next read names what it lost."""
+        store = self._store
+        now, tail = store.now(), store.log.tail
+        unit = store.log.bytes_kept / max(1, tail - store.log.first)
+        for lane in list(store.state.lanes.values()):
+            for name, tap in list(lane.taps.by_name.items()):
+                target = tap.next
+                for run in store.tap_runs(lane, tap.next):
+                    old = tap.age_ms and run.time < now - tap.age_ms
+                    far = tap.bytes and (tail - run.address) * unit > tap.bytes
+                    if not old and not far:
+                        break
+                    target = run.first + run.length
+                if target > tap.next:
+                    _logger.warning("the tap %r of queue %d fell behind its bound and is cut to %d", name, lane.queue, target)
+                    await store.committer.submit(op.TapCut(lane.queue, name, target))
+
+    async def _expire_now_and_then(self) -> None:
+        """What is past its retention goes, once the clocks can be trusted. Until then old messages are still delivered."""
+        store = self._store
+        while True:
+            woken = asyncio.Event()
+            handle = store.clock.call_at(store.clock.boot_ms() + EXPIRE_EVERY_MS, woken.set)
+            try:
+                await woken.wait()
+            finally:
+                handle.cancel()
+            if store.time.trusted():
+                await self.expire()
+
+    async def expire(self) -> int:
+        """Expire every queue whose oldest message is past its retention; returns how many went."""
+        store = self._store
+        now, count = store.now(), 0
+        for queue, lane in list(store.state.lanes.items()):
+            retention = lane.attributes.retention_ms
+            if retention and lane.has_expired(now - retention):
+                outcome = await store.committer.submit(op.Expire(queue, now - retention))
+                count += outcome.value if isinstance(outcome, op.Done) else 0
+        return count

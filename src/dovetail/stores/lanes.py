@@ -1,0 +1,360 @@
+"""A lane of a replayed store: turns what callers say into operations, and outcomes into what callers get. It holds no state of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dovetail.core import message, receipts
+from dovetail.core import operation as op
+from dovetail.core.chunk import LATER, LEASED
+from dovetail.core.codec import Item
+from dovetail.core.column import Column
+from dovetail.core.lane import Lane
+from dovetail.core.operation import DEFAULT, Attributes, Done, Outcome, Popped, Push, Pushed, PushedAll, Refusal, Settled, Taken, Why
+from dovetail.errors import (
+    BadRequest,
+    Damaged,
+    LimitExceeded,
+    NoSuchQueue,
+    NoSuchTap,
+    NumberRefused,
+    OverInFlight,
+    QueueExists,
+    ReceiptInvalid,
+    Refused,
+    TapCut,
+)
+from dovetail.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, BODY_BYTES_MAX, GROUP_BYTES_MAX, TAP_NAME_BYTES_MAX
+from dovetail.stores.store import Counts, Delivery, Number, Outgoing, Stored, TapFacts, Tapped, Waiting
+
+if TYPE_CHECKING:
+    from dovetail.stores.replayed import Replayed
+
+_ERRORS: dict[Why, type[Refused]] = {
+    Why.NO_QUEUE: NoSuchQueue,
+    Why.NAME_TAKEN: QueueExists,
+    Why.DROPPED_ID: NoSuchQueue,
+    Why.OVER_IN_FLIGHT: OverInFlight,
+    Why.NOT_OPEN: NumberRefused,
+    Why.GAP: NumberRefused,
+    Why.DEAD_RECEIPT: ReceiptInvalid,
+    Why.NO_TAP: NoSuchTap,
+    Why.TOO_MANY_TAPS: LimitExceeded,
+    Why.NEEDS_GROUPS: BadRequest,
+}
+_TEXTS = {
+    Why.DEAD_RECEIPT: "The receipt is no longer alive: the message was settled, handed out again, or its lease ended.",
+    Why.TOO_MANY_TAPS: "The queue has as many taps as it may have.",
+    Why.NEEDS_GROUPS: "A queue that holds messages cannot change its discipline.",
+}
+
+
+def error_of(refusal: Refusal) -> Refused:
+    return _ERRORS.get(refusal.why, Refused)(_TEXTS.get(refusal.why))
+
+
+def pushed_to(outcome: Outcome) -> list[Pushed]:
+    if isinstance(outcome, Refusal):
+        raise error_of(outcome)
+    if isinstance(outcome, PushedAll):
+        return list(outcome.lanes)
+    assert isinstance(outcome, Pushed)
+    return [outcome]
+
+
+def push_of(queues: Sequence[int], messages: Sequence[Outgoing], number: Number | None) -> Push:
+    """The columns of a batch, checked. Sections that no message needs are left out."""
+    if not 1 <= len(messages) <= BATCH_MESSAGES_MAX:
+        raise LimitExceeded(f"{len(messages)} messages in one call; 1 to {BATCH_MESSAGES_MAX} are allowed")
+    total = 0
+    for one in messages:
+        size = len(one.body) + len(one.attributes)
+        if size > BODY_BYTES_MAX:
+            raise LimitExceeded(f"a message of {size} bytes; at most {BODY_BYTES_MAX} are allowed")
+        if len(one.group) > GROUP_BYTES_MAX:
+            raise LimitExceeded(f"a group name of {len(one.group)} bytes; at most {GROUP_BYTES_MAX} are allowed")
+        total += size
+    if total > BATCH_BYTES_MAX:
+        raise LimitExceeded(f"a batch of {total} bytes; at most {BATCH_BYTES_MAX} are allowed")
+    delays: Sequence[int] | None = None
+    if any(one.delay_ms != DEFAULT for one in messages):
+        same = all(one.delay_ms == messages[0].delay_ms for one in messages)
+        delays = (messages[0].delay_ms,) if same else [one.delay_ms for one in messages]
+    return Push(
+        tuple(queues),
+        Column.of([one.body for one in messages]),
+        delays,
+        Column.of([one.group for one in messages]) if any(one.group for one in messages) else None,
+        b"".join(one.dedup or bytes(16) for one in messages) if any(one.dedup for one in messages) else None,
+        b"".join(one.id or bytes(16) for one in messages) if any(one.id for one in messages) else None,
+        Column.of([one.attributes for one in messages]) if any(one.attributes for one in messages) else None,
+        op.Numbered(*number) if number is not None else None,
+    )
+
+
+def stored(pushed: Pushed, messages: Sequence[Outgoing]) -> list[Stored]:
+    return [
+        Stored(one.id or message.id_of(pushed.queue, sequence), sequence, index in pushed.repeats)
+        for index, (one, sequence) in enumerate(zip(messages, pushed.sequences, strict=True))
+    ]
+
+
+class ReplayedPopping:
+    """A pop on its way through the committer."""
+
+    def __init__(self, lane: ReplayedLane, future: asyncio.Future[Any], lease_ms: int) -> None:
+        self._lane = lane
+        self._future = future
+        self._lease_ms = lease_ms
+
+    def __await__(self) -> Generator[Any, None, list[Delivery]]:
+        answer = yield from self._future
+        return self._lane.taken_by(answer, self._lease_ms)
+
+    def abandon(self) -> None:
+        if not self._future.done():
+            self._future.cancel()  # The committer gives the messages to others, or back.
+        elif not self._future.cancelled() and self._future.exception() is None:
+            self._lane.give_up(self._future.result())
+
+
+class ReplayedLane:
+    def __init__(self, store: Replayed, lane: Lane) -> None:
+        self._store = store
+        self._lane = lane
+        self._submit = store.committer.submit
+
+    @property
+    def queue(self) -> int:
+        return self._lane.queue
+
+    @property
+    def attributes(self) -> Attributes:
+        return self._lane.attributes
+
+    # Messages
+
+    async def push(self, messages: Sequence[Outgoing], number: Number | None = None) -> list[Stored]:
+        if len(messages) == 1 and number is None:
+            body, *rest = one = messages[0]
+            if rest == _PLAIN and len(body) <= BODY_BYTES_MAX:
+                future = self._store.committer.push(self._lane.queue, body)
+                self._store.pushing(self._lane.queue, 1)
+                sequence = await future
+                if isinstance(sequence, Refusal):
+                    raise error_of(sequence)
+                return [Stored(message.id_of(self._lane.queue, sequence), sequence, False)]
+            messages = [one]
+        submitted = self._submit(push_of((self._lane.queue,), messages, number))
+        self._store.pushing(self._lane.queue, len(messages))
+        return stored(pushed_to(await submitted)[0], messages)
+
+    def pop(self, most: int, lease_ms: int = DEFAULT, *, delete: bool = False, attempt: bytes = b"") -> ReplayedPopping:
+        if not 1 <= most <= BATCH_MESSAGES_MAX:
+            raise LimitExceeded(f"{most} messages asked for; 1 to {BATCH_MESSAGES_MAX} are allowed")
+        future: asyncio.Future[Any]
+        if attempt:
+            future = self._submit(op.Pop(self._lane.queue, most, lease_ms, delete, 0, attempt))
+        else:
+            future = self._store.committer.pop(self._lane.queue, most, lease_ms, delete)
+        return ReplayedPopping(self, future, lease_ms)
+
+    def taken_by(self, answer: Popped | Refusal | list[Taken], lease_ms: int) -> list[Delivery]:
+        if isinstance(answer, Refusal):
+            raise error_of(answer)
+        lease = self._lane.attributes.lease_ms if lease_ms == DEFAULT else lease_ms
+        return self._deliveries(answer.taken if isinstance(answer, Popped) else answer, self._store.state.time + lease)
+
+    def give_up(self, answer: Popped | Refusal | list[Taken]) -> None:
+        """The receiver left after its messages were handed out: undo that."""
+        runs = answer.taken if isinstance(answer, Popped) else () if isinstance(answer, Refusal) else answer
+        for run in runs:
+            if run.delivery:
+                deliveries = range(run.delivery, run.delivery + run.length)
+                self._submit(op.Release(self.queue, range(run.sequence, run.sequence + run.length), deliveries))
+
+    def _deliveries(self, taken: Sequence[Taken], until: int) -> list[Delivery]:
+        made, key, queue = [], self._store.state.key, self._lane.queue
+        for run in taken:
+            record = self._record(run.address)
+            for offset in range(run.length):
+                item = Item(record, run.item + offset)
+                origin = run.origin
+                home = (queue, run.sequence + offset) if origin is None else (origin.queue, origin.sequence)
+                made.append(
+                    Delivery(
+                        receipts.seal(key, queue, run.sequence + offset, run.delivery + offset) if run.delivery else "",
+                        _id(item, *home),
+                        run.sequence + offset,
+                        item.body,
+                        item.group,
+                        item.attributes,
+                        run.receives[offset],
+                        run.time if origin is None else origin.time,
+                        run.first_received,
+                        until,
+                        0 if origin is None else origin.source,
+                    )
+                )
+        return made
+
+    def _record(self, address: int) -> memoryview:
+        record = self._store.log.fetch(address)
+        if record is None:
+            raise Damaged(f"the record at address {address} of queue {self._lane.queue} is not in the log")
+        return record
+
+    # Settling
+
+    def _receipts(self, texts: Sequence[str]) -> tuple[list[int], list[int]]:
+        if not 1 <= len(texts) <= BATCH_MESSAGES_MAX:
+            raise LimitExceeded(f"{len(texts)} receipts in one call; 1 to {BATCH_MESSAGES_MAX} are allowed")
+        key, queue = self._store.state.key, self._lane.queue
+        opened = [receipts.unseal(key, text) for text in texts]
+        if any(receipt.queue != queue for receipt in opened):
+            raise ReceiptInvalid("The receipt belongs to another queue.")
+        return [receipt.sequence for receipt in opened], [receipt.delivery for receipt in opened]
+
+    async def complete(self, texts: Sequence[str]) -> list[bool]:
+        sequences, deliveries = self._receipts(texts)
+        if len(sequences) == 1:
+            done = await self._store.committer.complete(self._lane.queue, sequences[0], deliveries[0])
+            if isinstance(done, Refusal):
+                raise error_of(done)
+            return [done]
+        return await self._settle(op.Complete(self._lane.queue, sequences, deliveries))
+
+    async def requeue(self, texts: Sequence[str], after_ms: int = DEFAULT) -> list[bool]:
+        return await self._settle(op.Requeue(self._lane.queue, *self._receipts(texts), after_ms))
+
+    async def extend(self, texts: Sequence[str], lease_ms: int = DEFAULT) -> list[bool]:
+        return await self._settle(op.Extend(self._lane.queue, *self._receipts(texts), lease_ms))
+
+    async def release(self, texts: Sequence[str]) -> list[bool]:
+        return await self._settle(op.Release(self._lane.queue, *self._receipts(texts)))
+
+    async def reclaim(self, ids: Sequence[bytes]) -> list[bool]:
+        return await self._settle(op.Reclaim(self._lane.queue, self._sequences(ids)))
+
+    async def cancel(self, ids: Sequence[bytes]) -> list[bool]:
+        return await self._settle(op.Cancel(self._lane.queue, self._sequences(ids)))
+
+    async def reschedule(self, ids: Sequence[bytes], after_ms: int) -> list[bool]:
+        return await self._settle(op.Reschedule(self._lane.queue, self._sequences(ids), after_ms))
+
+    def _sequences(self, ids: Sequence[bytes]) -> list[int]:
+        """Sequences of ids that this queue made; an id that it did not make names sequence 0, which no message has."""
+        if not 1 <= len(ids) <= BATCH_MESSAGES_MAX:
+            raise LimitExceeded(f"{len(ids)} ids in one call; 1 to {BATCH_MESSAGES_MAX} are allowed")
+        return [sequence if queue == self._lane.queue else 0 for queue, sequence in map(message.of_id, ids)]
+
+    async def _settle(self, operation: op.Operation) -> list[bool]:
+        outcome = await self._submit(operation)
+        if not isinstance(outcome, Settled):
+            raise error_of(_refusal(outcome))
+        return list(outcome.done)
+
+    async def purge(self) -> int:
+        return await self._counted(op.Purge(self._lane.queue))
+
+    async def move(self, target: int, most: int) -> int:
+        return await self._counted(op.Move(self._lane.queue, target, most))
+
+    async def _counted(self, operation: op.Operation) -> int:
+        outcome = await self._submit(operation)
+        if not isinstance(outcome, Done):
+            raise error_of(_refusal(outcome))
+        return outcome.value
+
+    # Looking
+
+    def peek(self, most: int, after: int = 0) -> list[Waiting]:
+        found: list[Waiting] = []
+        now = self._store.now()
+        for chunk, at in self._lane.walk(after):
+            if len(found) == most:
+                break
+            state = chunk.states[at]
+            until = self._store.time_of_low32(chunk.visible[at]) if state in (LATER, LEASED) and chunk.visible is not None else 0
+            address, index = chunk.place(at)
+            item = Item(self._record(address), index)
+            origin = chunk.origin(at)
+            home = (self.queue, chunk.base + at) if origin is None else (origin.queue, origin.sequence)
+            word = "visible" if until <= now else "leased" if state == LEASED else "delayed"
+            sent = chunk.pushed_at(at) if origin is None else origin.time
+            found.append(Waiting(_id(item, *home), chunk.base + at, item.body, item.group, item.attributes, chunk.received(at), sent, word))
+        return found
+
+    def counts(self) -> Counts:
+        now, lane = self._store.now(), self._lane
+        oldest = lane.oldest()
+        age = max(0, now - oldest[0].pushed_at(oldest[1])) if oldest is not None else 0
+        return Counts(*lane.counts(now), age, lane.next - 1, lane.buried, lane.stranded)
+
+    def has_visible(self) -> bool:
+        return self._lane.has_visible(self._store.now())
+
+    def next_visible_at(self) -> int | None:
+        return self._lane.next_visible_at(self._store.now())
+
+    def watch(self, changed: Callable[[int], None] | None) -> None:
+        if changed is None:
+            self._store.watchers.pop(self._lane.queue, None)
+        else:
+            self._store.watchers[self._lane.queue] = changed
+
+    # Taps
+
+    async def tap_open(self, name: str, start: int, age_ms: int, size: int) -> int:
+        if not 1 <= len(name.encode()) <= TAP_NAME_BYTES_MAX:
+            raise LimitExceeded(f"a tap's name has 1 to {TAP_NAME_BYTES_MAX} bytes")
+        return await self._counted(op.TapOpen(self.queue, name, start, age_ms, size))
+
+    async def tap_advance(self, name: str, sequence: int) -> int:
+        return await self._counted(op.TapAdvance(self.queue, name, sequence))
+
+    async def tap_close(self, name: str) -> None:
+        await self._counted(op.TapClose(self.queue, name))
+
+    def tap_read(self, name: str, most: int, from_sequence: int | None = None) -> list[Tapped]:
+        """Up to `most` messages from the tap's position on, or from a later sequence. Reading changes nothing and may be repeated."""
+        tap = self._lane.taps.by_name.get(name)
+        if tap is None:
+            raise NoSuchTap
+        start = tap.next if from_sequence is None else from_sequence
+        if tap.lost_count and start <= tap.lost_first + tap.lost_count:
+            raise TapCut(
+                f"The tap {name!r} fell behind its bound: sequences {tap.lost_first} to {tap.lost_first + tap.lost_count - 1} are lost;"
+                f" advance to {tap.next} to go on.",
+                lost_first=tap.lost_first,
+                lost_count=tap.lost_count,
+            )
+        if start < tap.next:
+            raise BadRequest(f"The tap {name!r} has advanced to {tap.next} and no longer keeps {start}.")
+        found: list[Tapped] = []
+        for run in self._store.tap_runs(self._lane, start):
+            record = self._record(run.address)
+            for offset in range(max(0, start - run.first), run.length):
+                if len(found) == most:
+                    return found
+                item = Item(record, run.item + offset)
+                sequence = run.first + offset
+                found.append(Tapped(sequence, _id(item, self.queue, sequence), item.body, item.group, item.attributes, run.time))
+        return found
+
+    def taps(self) -> list[TapFacts]:
+        return [TapFacts(name, tap.next, self._lane.next, tap.lost_first, tap.lost_count) for name, tap in self._lane.taps.by_name.items()]
+
+
+_PLAIN = list(Outgoing(b""))[1:]
+
+
+def _id(item: Item, queue: int, sequence: int) -> bytes:
+    return item.id if any(item.id) else message.id_of(queue, sequence)
+
+
+def _refusal(outcome: Outcome) -> Refusal:
+    assert isinstance(outcome, Refusal), outcome
+    return outcome

@@ -1,0 +1,285 @@
+"""The replayed store: the core over any log. The state is what replaying the log gives; a reply states what apply said.
+
+Opening: the newest snapshot whose checksum holds, or the next older one, then the log from there to its tail; then one Open of our own, and
+the store is ready. A trimmed log without a usable snapshot is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from dovetail.clock import Clock
+from dovetail.core import codec, receipts
+from dovetail.core import operation as op
+from dovetail.core.lane import Lane as CoreLane
+from dovetail.core.operation import Attributes, Done, Head, Opened, Operation, Outcome, Refusal, Why
+from dovetail.core.state import APPLY_VERSION, State
+from dovetail.core.taps import Run
+from dovetail.errors import CodecError, Damaged, LimitExceeded, NoSuchQueue, ReceiptInvalid, StorageError
+from dovetail.limits import BODY_BYTES_MAX, ENTRY_BYTES_MIN, QUEUES_PER_PUSH_MAX
+from dovetail.logs.log import Entry, Log
+from dovetail.stores.chores import Chores
+from dovetail.stores.committer import Committer
+from dovetail.stores.entrytime import EntryTime
+from dovetail.stores.lanes import ReplayedLane, error_of, push_of, pushed_to, stored
+from dovetail.stores.snapshots import Snapshots, tap_stretch
+from dovetail.stores.store import Number, Outgoing, Promises, Stored
+
+_logger = logging.getLogger("dovetail.stores")
+
+OPERATION_COST_BYTES = 1000
+"""Replaying an operation costs about what reading this many bytes costs, so a tail of tiny operations is due for a snapshot earlier."""
+
+
+class Replay(NamedTuple):
+    """What opening found."""
+
+    snapshot_position: int
+    entries: int
+    operations: int
+    seconds: float
+
+
+class Replayed:
+    """Open with `await Replayed.open(log, clock)`, end with `await close()`."""
+
+    def __init__(self, log: Log, clock: Clock, snapshot_bytes: int, on_fail: Callable[[BaseException], None] | None = None) -> None:
+        if log.entry_bytes_max < ENTRY_BYTES_MIN:
+            raise StorageError(f"The log takes entries of {log.entry_bytes_max} bytes; at least {ENTRY_BYTES_MIN} are needed.")
+        self.log = log
+        self.clock = clock
+        self.promises = Promises(
+            order="strict",
+            duplicates="none",
+            fencing=True,
+            durability=log.durability,
+            groups=True,
+            taps=True,
+            transactions=True,
+            numbering=True,
+            dedup_scope="queue",
+            bytes_max=BODY_BYTES_MAX,
+            fresh_counts=True,
+        )
+        self.snapshots = Snapshots(log)
+        self.watchers: dict[int, Callable[[int], None]] = {}
+        self.failed: BaseException | None = None
+        self._on_fail = on_fail
+        self._lanes: dict[int, ReplayedLane] = {}
+        self.state, self.replay, self.tail_cost = self._replay()
+        self.time = EntryTime(clock, self.state.time)
+        self.committer = Committer(log, self.time.now, self._applied)
+        self.chores = Chores(self, snapshot_bytes)
+
+    @classmethod
+    async def open(cls, log: Log, clock: Clock, *, snapshot_bytes: int, on_fail: Callable[[BaseException], None] | None = None) -> Replayed:
+        store = cls(log, clock, snapshot_bytes, on_fail)
+        log.start(store.committer.deliver, store._fail)
+        if not store.state.key:
+            await store.committer.submit(op.Begin(os.urandom(32)))
+        outcome = await store.committer.submit(op.Open(os.urandom(16), APPLY_VERSION))
+        if isinstance(outcome, Refusal):
+            raise StorageError(f"This node speaks apply version {APPLY_VERSION}; the log has gone on to {store.state.version}.")
+        await store._finish_queues()
+        store.chores.start()
+        return store
+
+    async def close(self) -> None:
+        """Answer what is under way, then let go of the log."""
+        await self.chores.stop()
+        await self.committer.drain()
+        self.committer.close()
+        self.log.close()
+
+    # Replaying
+
+    def _replay(self) -> tuple[State, Replay, int]:
+        began = time.perf_counter()
+        state = self.snapshots.newest(self.log.first)
+        if state is None:
+            if self.log.first > 0:
+                raise StorageError(f"The log begins at position {self.log.first} and there is no snapshot that reaches it.")
+            state = State()
+        start, entries, operations, cost = state.position, 0, 0, 0
+        for entry in self.log.read(max(start, self.log.first)):
+            decoded = self._decoded(entry)
+            self._apply(state, entry, *decoded)
+            entries += 1
+            operations += len(decoded[1])
+            cost += sum(map(len, entry.records)) + OPERATION_COST_BYTES * len(decoded[1])
+        seconds = time.perf_counter() - began
+        _logger.info("replayed %d entries (%d operations) from %d in %.2f s", entries, operations, start, seconds)
+        return state, Replay(start, entries, operations, seconds), cost
+
+    @staticmethod
+    def _decoded(entry: Entry) -> tuple[Head, list[Operation]]:
+        try:
+            head, *operations = entry.records
+            return codec.decode_head(head), [codec.decode(record) for record in operations]
+        except CodecError as error:
+            raise Damaged(f"the entry at position {entry.position} cannot be read: {error}") from None
+
+    @staticmethod
+    def _apply(state: State, entry: Entry, head: Head, operations: Sequence[Operation]) -> Sequence[Outcome]:
+        return state.apply(entry.after, head, operations, entry.addresses[1:]).outcomes
+
+    def _applied(self, entry: Entry, head: Head, operations: Sequence[Operation]) -> Sequence[Outcome]:
+        outcomes = self._apply(self.state, entry, head, operations)
+        self.chores.count(sum(map(len, entry.records)) + OPERATION_COST_BYTES * len(operations))
+        if self.watchers:
+            for operation in operations:
+                self._hint(operation)
+        return outcomes
+
+    def _hint(self, operation: Operation) -> None:
+        """Tell whoever waits for these queues that something may be visible now."""
+        queues: Sequence[int]
+        if isinstance(operation, op.Push):
+            queues = operation.queues
+        elif isinstance(operation, op.CompletePush):
+            queues = (operation.complete.queue, *operation.push.queues)
+        elif isinstance(operation, op.Move | op.Pop | op.Configure):
+            # Dead letters may have gone anywhere.
+            queues = tuple(self.watchers)
+        else:
+            queues = (getattr(operation, "queue", 0),)
+        for queue in queues:
+            changed = self.watchers.get(queue)
+            if changed is not None:
+                changed(0)
+
+    def pushing(self, queue: int, count: int) -> None:
+        """A push was submitted: whoever waits for it may submit a pop now, and both share one sync."""
+        changed = self.watchers.get(queue)
+        if changed is not None:
+            changed(count)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failed = error
+        self.committer.fail(error)
+        if self._on_fail is not None:
+            self._on_fail(error)
+
+    # Time
+
+    def now(self) -> int:
+        return self.time.now()
+
+    def time_of_low32(self, low: int) -> int:
+        """The moment with this low half that is nearest to now."""
+        now = self.now()
+        return now + ((low - now + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
+
+    # Queues
+
+    async def _finish_queues(self) -> None:
+        """A crash between a queue's name and its lane leaves a name without a lane: nobody was told, so the name goes."""
+        for queue in [queue for queue in self.state.catalog.by_id if queue not in self.state.lanes]:
+            await self.committer.submit(op.Unregister(queue))
+
+    def lane(self, queue: int) -> ReplayedLane | None:
+        lane = self.state.lanes.get(queue)
+        if lane is None:
+            self._lanes.pop(queue, None)
+            return None
+        known = self._lanes.get(queue)
+        if known is None:
+            known = self._lanes[queue] = ReplayedLane(self, lane)
+        return known
+
+    def find(self, namespace: str, name: str) -> int | None:
+        return self.state.catalog.get(namespace, name)
+
+    def queues(self, namespace: str) -> Iterator[tuple[str, int]]:
+        return iter([(name, queue) for (space, name), queue in self.state.catalog.by_name.items() if space == namespace])
+
+    def all_queues(self) -> list[tuple[str, str, int]]:
+        return [(space, name, queue) for (space, name), queue in self.state.catalog.by_name.items()]
+
+    def name_of(self, queue: int) -> tuple[str, str] | None:
+        return self.state.catalog.by_id.get(queue)
+
+    async def create(self, namespace: str, name: str, attributes: Attributes) -> int:
+        """Catalog first, then the lane. Both steps can be repeated, so two callers that make the same queue get the same one."""
+        outcome = await self.committer.submit(op.Register(namespace, name))
+        if isinstance(outcome, Refusal):
+            if outcome.why is not Why.NAME_TAKEN:
+                raise error_of(outcome)
+            queue = int(outcome.detail)
+        else:
+            assert isinstance(outcome, Done)
+            queue = outcome.value
+        created = await self.committer.submit(op.Create(queue, attributes))
+        if isinstance(created, Refusal):
+            raise error_of(created)
+        return queue
+
+    async def configure(self, queue: int, attributes: Attributes) -> None:
+        outcome = await self.committer.submit(op.Configure(queue, attributes))
+        if isinstance(outcome, Refusal):
+            raise error_of(outcome)
+
+    async def drop(self, queue: int) -> None:
+        """Lane first, then catalog."""
+        outcome = await self.committer.submit(op.Drop(queue))
+        if isinstance(outcome, Refusal):
+            raise error_of(outcome)
+        await self.committer.submit(op.Unregister(queue))
+        self._lanes.pop(queue, None)
+
+    # Across lanes
+
+    async def push_all(self, queues: Sequence[int], messages: Sequence[Outgoing], number: Number | None = None) -> list[list[Stored]]:
+        self._check_queues(queues)
+        submitted = self.committer.submit(push_of(queues, messages, number))
+        for queue in queues:
+            self.pushing(queue, len(messages))
+        outcome = await submitted
+        return [stored(pushed, messages) for pushed in pushed_to(outcome)]
+
+    async def complete_and_push(self, texts: Sequence[str], queues: Sequence[int], messages: Sequence[Outgoing]) -> list[list[Stored]]:
+        self._check_queues(queues)
+        opened = [receipts.unseal(self.state.key, text) for text in texts]
+        if not opened or any(receipt.queue != opened[0].queue for receipt in opened):
+            raise ReceiptInvalid("The receipts of one step belong to one queue.")
+        complete = op.Complete(opened[0].queue, [receipt.sequence for receipt in opened], [receipt.delivery for receipt in opened])
+        submitted = self.committer.submit(op.CompletePush(complete, push_of(queues, messages, None)))
+        for queue in queues:
+            self.pushing(queue, len(messages))
+        outcome = await submitted
+        return [stored(pushed, messages) for pushed in pushed_to(outcome)]
+
+    def _check_queues(self, queues: Sequence[int]) -> None:
+        if not 1 <= len(set(queues)) == len(queues) <= QUEUES_PER_PUSH_MAX:
+            raise LimitExceeded(f"a push names 1 to {QUEUES_PER_PUSH_MAX} different queues")
+        if any(queue not in self.state.lanes for queue in queues):
+            raise NoSuchQueue
+
+    async def producer_open(self, producer: bytes) -> tuple[int, int]:
+        outcome = await self.committer.submit(op.ProducerOpen(producer))
+        assert isinstance(outcome, Opened)
+        return outcome.epoch, outcome.last
+
+    async def producer_skip(self, number: Number) -> None:
+        outcome = await self.committer.submit(op.Skip(*number))
+        if isinstance(outcome, Refusal):
+            raise error_of(outcome)
+
+    # Taps
+
+    def tap_runs(self, lane: CoreLane, start: int) -> Iterator[Run]:
+        """Runs from `start` on: first those that were written beside the log, then those still in memory."""
+        for stretch in lane.taps.stretches:
+            if stretch.end > start:
+                yield from tap_stretch(self.log, stretch.blob, lane.queue, start)
+        yield from lane.taps.recent.since(start)
+
+    async def settled(self) -> None:
+        """Let whatever was submitted be committed (for tests and tools)."""
+        await self.committer.drain()
+        await asyncio.sleep(0)

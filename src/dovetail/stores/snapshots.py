@@ -1,0 +1,247 @@
+"""Snapshots of a replayed store: blobs beside the log, and the survey of what the log must keep.
+
+    snapshot-<position>   the state (core/snapshot.py)
+    taps-<position>       the notes of taps since the snapshot before, one section for each lane
+    manifest-<position>   JSON, written last: what belongs together, with sizes; then all of it is read back and checked
+
+A snapshot without its manifest does not exist. It is made in a forked child, which has the state after exactly one entry, for nothing,
+while the parent goes on; the child also surveys which addresses are alive, so that the parent never walks all of its messages.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from array import array
+from collections.abc import Iterator
+from struct import Struct
+from struct import error as struct_error
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from dovetail.core import snapshot
+from dovetail.core.chunk import GONE, TOMB, Chunk
+from dovetail.core.lane import Lane
+from dovetail.core.state import State
+from dovetail.core.taps import Run, Stretch
+from dovetail.errors import CodecError, DovetailError
+from dovetail.logs.log import Log
+
+_logger = logging.getLogger("dovetail.stores")
+_LANE_HEAD = Struct("<QQI4x")
+CARRY_MESSAGES_MAX = 20_000
+RECENT_RUNS_MIN = 256
+"""Fewer notes than this stay in the snapshot itself."""
+
+
+class Survey(NamedTuple):
+    """What a child saw of the state that it wrote."""
+
+    position: int
+    floor: int
+    """The lowest address that a live message has (the position where there is none)."""
+    live_messages: int
+    live_bytes: int
+    pins: list[tuple[int, int, int]]
+    """(queue, sequence, address) of the live messages that lie lowest, for carrying them on."""
+    stretches: list[tuple[int, list[Any]]]
+    """(queue, stretch) of the notes that left memory."""
+    bytes: int
+
+
+class Snapshots:
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.positions: list[int] = []
+
+    def newest(self, first: int) -> State | None:
+        """The newest usable state that reaches the log, or None. Damaged ones are reported and passed over."""
+        self.positions = []
+        state: State | None = None
+        for position in sorted(self._manifests(), reverse=True):
+            if position < first:
+                break
+            try:
+                loaded = self._load(position) if state is None else None
+                if loaded is None:
+                    self._check(position)
+            except (DovetailError, KeyError, ValueError) as error:
+                _logger.error("the snapshot at position %d is passed over: %s", position, error)
+                continue
+            state = state or loaded
+            self.positions.insert(0, position)
+        return state
+
+    def _manifests(self) -> list[int]:
+        found = []
+        for name in self._log.blobs.names():
+            kind, _, position = name.partition("-")
+            if kind == "manifest" and position.isdigit():
+                found.append(int(position))
+        return found
+
+    def _load(self, position: int) -> State:
+        manifest = json.loads(bytes(self._log.blobs.get(f"manifest-{position:020d}")))
+        data = self._log.blobs.get(manifest["snapshot"])
+        if len(data) != manifest["bytes"]:
+            raise CodecError(f"{manifest['snapshot']} has {len(data)} bytes in place of {manifest['bytes']}")
+        state = snapshot.load(data)
+        if state.position != position:
+            raise CodecError(f"{manifest['snapshot']} holds position {state.position}")
+        return state
+
+    def _check(self, position: int) -> None:
+        """An older snapshot is only looked at: its size must fit. It is read whole if it is ever needed."""
+        manifest = json.loads(bytes(self._log.blobs.get(f"manifest-{position:020d}")))
+        if len(self._log.blobs.get(manifest["snapshot"])) != manifest["bytes"]:
+            raise CodecError("its size does not fit")
+
+    def write(self, state: State, *, survey_only: bool = False) -> Survey:
+        """Everything, in this process (a forked child, where the log lives in files). Returns when it is durable, read back and checked."""
+        log, position = self._log, state.position
+        surveyed = survey(state, log)
+        if survey_only:
+            return surveyed
+        stretches = self._write_taps(state)
+        name = f"snapshot-{position:020d}"
+        size = log.blobs.put(name, _gathered(snapshot.dump(state, lambda lane: stretches.get(lane.queue))))
+        manifest = {"version": 1, "snapshot": name, "bytes": size, "position": position}
+        log.blobs.put(f"manifest-{position:020d}", iter([json.dumps(manifest).encode()]))
+        verify(log.blobs.get(name), size)
+        return surveyed._replace(stretches=[(queue, list(stretch)) for queue, stretch in stretches.items()], bytes=size)
+
+    def _write_taps(self, state: State) -> dict[int, Stretch]:
+        lanes = [lane for lane in state.lanes.values() if len(lane.taps.recent) >= RECENT_RUNS_MIN]
+        if not lanes:
+            return {}
+        blob = f"taps-{state.position:020d}"
+        self._log.blobs.put(blob, _tap_sections(lanes))
+        made = {}
+        for lane in lanes:
+            runs = lane.taps.recent
+            made[lane.queue] = Stretch(blob, runs.firsts[0], runs.firsts[-1] + runs.counts[-1], min(runs.addresses))
+        return made
+
+    def done(self, state: State, made: Survey) -> None:
+        """The child has finished: its notes leave memory, and what is too old goes. Two snapshots are kept."""
+        for queue, facts in made.stretches:
+            lane = state.lanes.get(queue)
+            if lane is not None and lane.taps.open:
+                lane.taps.written(Stretch(*facts))
+        self.positions.append(made.position)
+        while len(self.positions) > 2:
+            gone = self.positions.pop(0)
+            # The manifest first: without it the rest does not exist.
+            self._log.blobs.remove(f"manifest-{gone:020d}")
+            self._log.blobs.remove(f"snapshot-{gone:020d}")
+
+    def sweep(self, state: State) -> None:
+        """Remove what no manifest and no tap names. Notes of taps stay as long as either kept snapshot may still need them."""
+        kept = set(self.positions)
+        needed = {stretch.blob for lane in state.lanes.values() for stretch in lane.taps.stretches}
+        oldest = min(kept, default=0)
+        for name in self._log.blobs.names():
+            kind, _, number = name.partition("-")
+            position = int(number) if number.isdigit() else -1
+            lost = kind in ("snapshot", "manifest") and position not in kept and position < max(kept, default=0)
+            if lost or (kind == "taps" and name not in needed and position < oldest):
+                self._log.blobs.remove(name)
+
+
+def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Small pieces together, so that a write is worth its call."""
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= 1 << 20:
+            yield b"".join(held)
+            held, size = [], 0
+    yield b"".join(held)
+
+
+def verify(data: memoryview, size: int) -> None:
+    if len(data) != size:
+        raise CodecError(f"a snapshot of {size} bytes came back with {len(data)}")
+    if [tag for tag, _ in snapshot.sections(data)][-1:] != [snapshot.END]:
+        raise CodecError("a snapshot came back without its end")
+
+
+# Notes of taps
+
+
+def _tap_sections(lanes: list[Lane]) -> Iterator[bytes]:
+    """For each lane: queue u64 · runs u64 · crc32 u32 · columns (firsts, addresses, times u64; counts, items u32)."""
+    for lane in lanes:
+        runs = lane.taps.recent
+        data = b"".join(map(bytes, (runs.firsts, runs.addresses, runs.times, runs.counts, runs.items)))
+        yield _LANE_HEAD.pack(lane.queue, len(runs), crc32(data)) + data
+
+
+def tap_stretch(log: Log, blob: str, queue: int, start: int) -> Iterator[Run]:
+    """The runs of one lane in a blob of notes, from the one that holds `start` on."""
+    try:
+        data = log.blobs.get(blob)
+        at = 0
+        while at < len(data):
+            owner, count, checksum = _LANE_HEAD.unpack_from(data, at)
+            at += _LANE_HEAD.size
+            body = data[at : at + 32 * count]
+            at += 32 * count
+            if owner != queue:
+                continue
+            if len(body) != 32 * count or crc32(body) != checksum:
+                raise CodecError(f"{blob} is damaged")
+            firsts, addresses, times = (body[8 * count * i : 8 * count * (i + 1)].cast("Q") for i in range(3))
+            counts, items = (body[24 * count + 4 * count * i : 24 * count + 4 * count * (i + 1)].cast("I") for i in range(2))
+            for index in range(count):
+                if firsts[index] + counts[index] > start:
+                    yield Run(firsts[index], counts[index], addresses[index], items[index], times[index])
+    except struct_error as error:
+        raise CodecError(f"{blob}: {error}") from None
+
+
+# The survey
+
+
+def survey(state: State, log: Log) -> Survey:
+    """Which addresses are alive, about how many bytes they hold, and which lie lowest."""
+    floors: list[tuple[int, int, Chunk]] = []
+    messages = size = 0
+    for lane in state.lanes.values():
+        for chunk in lane.chunks.values():
+            if chunk.live:
+                lowest, sample = _lowest(chunk)
+                floors.append((lowest, lane.queue, chunk))
+                messages += chunk.live
+                size += chunk.live * _bytes_of(log, *sample)
+    floors.sort(key=lambda found: found[0])
+    pins: list[tuple[int, int, int]] = []
+    for _, queue, chunk in floors[:CARRY_MESSAGES_MAX]:
+        if len(pins) >= CARRY_MESSAGES_MAX:
+            break
+        pins += [(queue, chunk.base + at, chunk.place(at)[0]) for at, state_ in enumerate(chunk.states) if state_ not in (GONE, TOMB)]
+    floor = min((found[0] for found in floors), default=state.position)
+    pins.sort(key=lambda pin: pin[2])
+    return Survey(state.position, floor, messages, size, pins[:CARRY_MESSAGES_MAX], [], 0)
+
+
+def _lowest(chunk: Chunk) -> tuple[int, tuple[int, int]]:
+    """(lowest live address, (address, messages in its run) of one live run)."""
+    if chunk.live == len(chunk.states):
+        return min(chunk.addresses), (chunk.addresses[0], chunk.run_end(0) - chunk.starts[0])
+    found: array[int] = array("Q")
+    sample = (0, 1)
+    for run, start in enumerate(chunk.starts):
+        end = chunk.run_end(run)
+        states = chunk.states[start:end]
+        if states.count(GONE) + states.count(TOMB) < end - start:
+            found.append(chunk.addresses[run])
+            sample = (chunk.addresses[run], end - start)
+    return min(found), sample
+
+
+def _bytes_of(log: Log, address: int, messages: int) -> int:
+    record = log.fetch(address)
+    return (len(record) // messages + 8) if record is not None else 0

@@ -1,0 +1,169 @@
+"""Promises of `dovetail serve`, kept from outside: the ready line, the ports, the pages, and a clean stop."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+Start = Callable[..., "subprocess.Popen[str]"]
+READY = re.compile(r"dovetail ready http=(http://127\.0\.0\.1:(\d+)) native=off\n")
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts the command in an empty folder; whatever still runs at the end is killed."""
+    processes = []
+
+    def run(*arguments: str, program: tuple[str, ...] = ("-m", "dovetail", "serve")) -> subprocess.Popen[str]:
+        command = [sys.executable, *program, *arguments]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_")}
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True)
+        processes.append(process)
+        return process
+
+    yield run
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def page(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def ready(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    match = READY.fullmatch(line)
+    assert match is not None, (line, process.stderr.read() if process.stderr and not line else "")
+    assert int(match[2]) != 0
+    return match[1]
+
+
+@pytest.mark.parametrize("store", ["memory:", "local:./data"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_prints_one_ready_line_serves_its_pages_and_stops_with_0(start: Start, store: str, number: signal.Signals) -> None:
+    process = start("--store", store, "--http", "127.0.0.1:0")
+    url = ready(process)
+    assert page(f"{url}/-/healthy") == (200, "ok\n")
+    assert page(f"{url}/-/ready") == (200, "ready\n")
+    status, metrics = page(f"{url}/metrics")
+    assert status == 200 and 'dovetail_http_answers_total{status="200"} 2\n' in metrics
+    assert page(f"{url}/")[0] == 404
+    process.send_signal(number)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert out == "" and err.splitlines()[-1].endswith("dovetail.serve stopped")
+
+
+def test_a_second_node_on_the_same_folder_is_refused_and_the_first_goes_on(start: Start) -> None:
+    first = start("--http", "127.0.0.1:0")
+    url = ready(first)
+    second = start("--http", "127.0.0.1:0")
+    out, err = second.communicate(timeout=10)
+    assert second.returncode == 1 and out == "" and "another process" in err
+    assert page(f"{url}/-/ready")[0] == 200
+
+
+def test_with_the_door_shut_it_still_serves(start: Start) -> None:
+    process = start("--store", "memory:", "--http", "off")
+    assert process.stdout is not None and process.stdout.readline() == "dovetail ready http=off native=off\n"
+    process.terminate()
+    assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "example.org:0"])
+def test_it_refuses_to_listen_beyond_this_machine(start: Start, tmp_path: Path, address: str) -> None:
+    process = start("--http", address)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out) == (2, "")
+    assert err.startswith(f"dovetail: --http {address}: this version has no accounts, so it listens on this machine only")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_taken_port_is_told_before_the_store_is_opened(start: Start, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        process = start("--http", f"127.0.0.1:{taken.getsockname()[1]}")
+        _, err = process.communicate(timeout=10)
+    assert process.returncode == 2 and "cannot listen there" in err and err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("flag", [("--native", "127.0.0.1:9325"), ("--auth", "signed"), ("--store", "nonsense")])
+def test_what_does_not_work_is_refused_before_anything_is_opened(start: Start, tmp_path: Path, flag: tuple[str, str]) -> None:
+    process = start(*flag)
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 2 and err.startswith(f"dovetail: {flag[0]} {flag[1]}: ") and err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_log_lines_are_json_where_asked_for(start: Start) -> None:
+    import json
+
+    process = start("--store", "memory:", "--http", "127.0.0.1:0", "--log-format", "json")
+    ready(process)
+    process.terminate()
+    _, err = process.communicate(timeout=10)
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert lines and all(set(line) == {"time", "level", "logger", "message"} for line in lines)
+
+
+def test_it_is_ready_within_half_a_second(start: Start) -> None:
+    times_s = []
+    for _ in range(3):
+        begun = time.monotonic()
+        process = start("--http", "127.0.0.1:0")
+        ready(process)
+        times_s.append(time.monotonic() - begun)
+        process.terminate()
+        assert process.wait(10) == 0
+    # The best of three: what is measured is the program, not what else the machine does.
+    assert min(times_s) < 0.5, times_s
+
+
+STAND_IN = """
+import asyncio, sys, time
+from contextlib import asynccontextmanager
+from dovetail.cli.serve import serve
+from dovetail.settings import load
+
+class Node:
+    def __init__(self): self.begun = time.monotonic()
+    @property
+    def ready(self): return time.monotonic() < self.begun + float(sys.argv[2])
+    def metrics(self): return "node_metric 1\\n"
+
+@asynccontextmanager
+async def opened():
+    await asyncio.sleep(float(sys.argv[1]))
+    yield Node()
+
+sys.exit(asyncio.run(serve(load({"http": "127.0.0.1:0"}, {}).settings, opened)))
+"""
+
+
+def test_a_node_that_stops_by_itself_ends_the_process_with_1(start: Start) -> None:
+    process = start("0", "0.3", program=("-c", STAND_IN))
+    url = ready(process)
+    assert "node_metric 1\n" in page(f"{url}/metrics")[1]
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 1, err

@@ -1,0 +1,211 @@
+"""Random entries from a seed: small numbers of queues, messages and moments, so that rare meetings are common.
+
+It looks at the oracle to name receipts that are alive (and some that are not); what it makes is plain entries.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from dovetail.core import operation as op
+from dovetail.core.column import Column
+from dovetail.core.operation import DEFAULT, Attributes, Complete, Head, Numbered, Push
+from tests.core.oracle import Message, Queue
+from tests.core.world import Entry, World
+
+PRODUCERS = (b"p" * 16, b"P" * 16)
+DAY = 86_400_000
+
+
+class Generator:
+    """`shared` makes entries of several writers, with waiters; `grouped` gives some queues groups."""
+
+    def __init__(self, seed: int, shared: bool = False, grouped: bool = True, silence: bool = False) -> None:
+        self.random = Random(seed)
+        self.shared, self.grouped, self.silence = shared, grouped, silence
+        self.world = World()
+        self.entries: list[Entry] = []
+        self.now = self.random.choice((1, 1_000_000, 1_700_000_000_000))
+        self.receipts: list[tuple[int, int, int]] = []
+        self.numbers: dict[bytes, int] = {}
+        self.heads: list[Entry] = []
+
+    def rules(self) -> Attributes:
+        r = self.random
+        return Attributes(
+            lease_ms=r.choice((1, 50, 1000, 30_000)),
+            delay_ms=r.choice((0, 0, 0, 7, 2000)),
+            receives_max=r.choice((0, 0, 1, 2)),
+            dead_letter=r.choice((0, 1, 2, 3, 9)),
+            dedup_ms=1000,
+            grouped=self.grouped,
+            in_flight_max=r.choice((0, 0, 0, 3)),
+            backoff_ms=r.choice((0, 10)),
+            backoff_max_ms=r.choice((0, 25)),
+        )
+
+    def begin(self) -> list[Entry]:
+        made = []
+        if self.shared:
+            made += [Entry(Head(self.now, writer), (op.Open(writer, 1),)) for writer in self.writers]
+            self.numbers = dict.fromkeys(self.writers, 0)
+        operations: list[Any] = []
+        for number in range(1, 4):
+            operations += [op.Register("n", str(number)), op.Create(number, self.rules())]
+        operations += [op.ProducerOpen(producer) for producer in PRODUCERS]
+        return [*made, self.entry(tuple(operations))]
+
+    @property
+    def writers(self) -> tuple[bytes, ...]:
+        return (b"a" * 16, b"b" * 16, b"c" * 16)
+
+    def entry(self, operations: tuple[Any, ...]) -> Entry:
+        r = self.random
+        reload = r.random() < 0.03
+        log_stamp = self.now + r.choice((-5, 0, 3)) if r.random() < 0.1 else None
+        if not self.shared:
+            return Entry(Head(max(self.now, 1)), operations, log_stamp, reload)
+        if self.heads and r.random() < 0.05:
+            return r.choice(self.heads)._replace(log_stamp=None)
+        writer = r.choice(self.writers)
+        number = self.numbers[writer] = self.numbers[writer] + 1
+        applied = max(self.world.position - r.choice((0, 0, 60, 200)), 0)
+        made = Entry(Head(self.now, writer, number, applied), operations, log_stamp, reload)
+        self.heads = [*self.heads[-5:], made]
+        if r.random() < 0.03:
+            made = made._replace(head=made.head._replace(number=number + 5))
+            self.numbers[writer] -= 1
+        return made
+
+    def step(self) -> Entry:
+        r = self.random
+        if self.shared and not self.silence:
+            self.now += r.choice((0, 0, 1, 9, 40))
+        else:
+            self.now += r.choice((0, 0, 0, 1, 1, 5, 9, 50, 999, 1000, 3000, r.choice((1, 31_000, 400_000, DAY, 60 * DAY))))
+        count = 1 if r.random() < 0.7 else r.randrange(2, 5)
+        return self.entry(tuple(self.operation() for _ in range(count)))
+
+    def run(self, steps: int) -> None:
+        for entry in self.begin():
+            self.put(entry)
+        for _ in range(steps):
+            self.put(self.step())
+
+    def put(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        outcomes = self.world.apply(entry)
+        for outcome in outcomes:
+            if isinstance(outcome, op.Popped):
+                self.receipts += [(outcome.queue, t.sequence + i, t.delivery + i) for t in outcome.taken for i in range(t.length)]
+        del self.receipts[:-40]
+        self.world.compare()
+
+    # Operations
+
+    def queue(self) -> int:
+        return self.random.choice((1, 1, 1, 2, 2, 3, 3, 7) if self.random.random() < 0.1 else (1, 1, 2, 3))
+
+    def known(self, number: int) -> Queue:
+        return self.world.oracle.queues.get(number) or Queue(number, Attributes())
+
+    def sequences(self, queue: Queue) -> list[int]:
+        r = self.random
+        pool = [m.sequence for m in queue.messages[:8]] + [max(queue.next - 1, 1), queue.next, 0]
+        return [r.choice(pool) for _ in range(r.choice((1, 1, 2, 3)))]
+
+    def named(self, queue: Queue) -> tuple[list[int], list[int]]:
+        """Receipts: mostly of live deliveries, sometimes of old ones."""
+        r = self.random
+        live: list[Message] = [m for m in queue.messages if m.delivery]
+        if live and r.random() < 0.8:
+            at = r.randrange(len(live))
+            chosen = live[at : at + r.choice((1, 1, 2, 5))]
+            return [m.sequence for m in chosen], [m.delivery for m in chosen]
+        old = [x for x in self.receipts if x[0] == queue.number] or [(queue.number, 1, 1)]
+        chosen_old = [r.choice(old) for _ in range(r.choice((1, 2)))]
+        return [x[1] for x in chosen_old], [x[2] for x in chosen_old]
+
+    def push(self) -> Push:
+        r = self.random
+        count = r.choice((1, 1, 1, 2, 3, 5)) if r.random() < 0.985 else r.choice((300, 1023, 1024, 1025))
+        queues = (self.queue(),) if r.random() < 0.85 else tuple(r.sample((1, 2, 3), 2))
+        delays = [r.choice((0, 0, 1, 10, 999, 1024, 5000, 2 * DAY, 60 * DAY, DEFAULT)) for _ in range(count)]
+        numbered = None
+        if r.random() < 0.2:
+            producer = r.choice(PRODUCERS)
+            state = self.world.oracle.producers.get(producer)
+            epoch, last = (state.epoch, len(state.results)) if state else (1, 0)
+            numbered = Numbered(producer, max(epoch + r.choice((0, 0, 0, 0, -1)), 0), max(last + r.choice((1, 1, 1, 0, -1, -70, 2)), 0))
+        return Push(
+            queues,
+            Column.of([b"x"] * count),
+            None if r.random() < 0.6 else delays if r.random() < 0.5 else delays[:1],
+            Column.of([r.choice((b"A", b"A", b"B", b"C", b"")) for _ in range(count)]) if r.random() < 0.8 else None,
+            b"".join(bytes([r.choice((0, 1, 2, 3))]) * 16 for _ in range(count)) if r.random() < 0.2 else None,
+            numbered=numbered,
+        )
+
+    def pop(self) -> op.Pop:
+        r = self.random
+        queue = self.queue()
+        lease = r.choice((DEFAULT, DEFAULT, 0, 1, 20, 1000, 1024, 200_000))
+        wait = r.choice((0, 5, 500)) if self.shared else 0
+        attempt = r.choice((b"", b"", b"", b"t1", b"t2"))
+        if wait or attempt:
+            lease = max(lease, 1) if lease != DEFAULT else lease
+        return op.Pop(queue, r.choice((1, 1, 2, 3, 10, 2000)), lease, not wait and not attempt and r.random() < 0.15, wait, attempt)
+
+    def operation(self) -> Any:
+        r = self.random
+        number = self.queue()
+        queue = self.known(number)
+        kind = r.random()
+        if kind < 0.25:
+            return self.push()
+        if kind < 0.50:
+            return self.pop()
+        receipts = self.named(queue)
+        sequences = self.sequences(queue)
+        choices: list[Any] = [
+            lambda: Complete(number, *receipts),
+            lambda: Complete(number, *receipts),
+            lambda: Complete(number, *receipts),
+            lambda: op.Requeue(number, *receipts, r.choice((DEFAULT, 0, 1, 30, 5000))),
+            lambda: op.Extend(number, *receipts, r.choice((DEFAULT, 0, 1, 30, 2000))),
+            lambda: op.Release(number, *receipts),
+            lambda: op.Reclaim(number, sequences),
+            lambda: op.Cancel(number, sequences),
+            lambda: op.Reschedule(number, sequences, r.choice((0, 3, 1500, 3 * DAY))),
+            lambda: op.CompletePush(Complete(number, *receipts), self.push()),
+            lambda: op.Move(number, r.choice((0, self.queue())), r.choice((1, 3, 100))),
+            lambda: op.Tick(),
+            lambda: self.rare(number),
+        ]
+        return r.choice(choices)()
+
+    def rare(self, number: int) -> Any:
+        r = self.random
+        queue = self.known(number)
+        name = r.choice(("t", "u"))
+        producer = r.choice(PRODUCERS)
+        state = self.world.oracle.producers.get(producer)
+        sequence = r.randrange(0, queue.next + 2)
+        message = r.choice(queue.messages) if queue.messages else Message(1, b"", (0, 0), 0, 0)
+        choices: list[Any] = [
+            lambda: op.Purge(number),
+            lambda: op.Expire(number, max(self.now - r.choice((0, 1, 60, 2000, DAY)), 0)),
+            lambda: op.Configure(number, self.rules()),
+            lambda: op.TapOpen(number, name, r.choice((op.EARLIEST, op.LATEST, sequence)), 0, 0),
+            lambda: op.TapAdvance(number, name, sequence),
+            lambda: op.TapCut(number, name, sequence),
+            lambda: op.TapClose(number, name),
+            lambda: op.ProducerOpen(producer),
+            lambda: op.Skip(producer, state.epoch if state else 1, (len(state.results) if state else 0) + r.choice((0, 1, 1, 2))),
+            lambda: op.Carry(number, message.sequence, message.place[0] + r.choice((0, 0, 16)), Push((number,), Column.of([b"x"]))),
+            lambda: op.Retime(self.now + r.choice((-5, 0, 20))),
+            lambda: op.Drop(number) if r.random() < 0.2 else op.Tick(),
+            lambda: op.Create(number, self.rules()),
+        ]
+        return r.choice(choices)()
