@@ -52,7 +52,7 @@ async def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str,
 async def fill_queues(folder: Path) -> Replayed:
     """A store with two queues: 3000 messages, of which ten are leased, and one that waits for a day."""
     store = await Replayed.open(CommitLog(folder, segment_bytes=2 << 20), SystemClock(), snapshot_bytes=1 << 40)
-    orders = store.lane(await store.create("", "orders", Attributes()))
+    orders = store.lane(await store.create("default", "orders", Attributes()))
     later = store.lane(await store.create("eu", "later", Attributes()))
     assert orders is not None and later is not None
     for _ in range(30):
@@ -78,8 +78,8 @@ async def test_inspect_tells_what_is_there_and_what_is_alive(
     assert (report["replay"]["from"] > 0) is snapshot  # type: ignore[index]
     assert report["alive"]["messages"] == 3001  # type: ignore[index]
     queues = {(queue["namespace"], queue["name"]): queue for queue in report["queues"]}  # type: ignore[attr-defined]
-    assert set(queues) == {("", "orders"), ("eu", "later")}
-    assert [queues["", "orders"][key] for key in ("visible", "delayed", "leased", "pushed")] == [2990, 0, 10, 3000]
+    assert set(queues) == {("default", "orders"), ("eu", "later")}
+    assert [queues["default", "orders"][key] for key in ("visible", "delayed", "leased", "pushed")] == [2990, 0, 10, 3000]
     assert [queues["eu", "later"][key] for key in ("visible", "delayed", "leased", "pushed")] == [0, 1, 0, 1]
     assert await command("inspect", f"local:{tmp_path / 'data'}") == 0
     text = capsys.readouterr().out
@@ -119,7 +119,7 @@ async def test_a_backup_of_a_running_store_can_be_restored_and_holds_every_messa
     assert await command("restore", str(tmp_path / "backup"), str(tmp_path / "again")) == 0
     assert capsys.readouterr().out.startswith("restored and verified: 3,001 messages in 2 queues, ")
     restored = await Replayed.open(CommitLog(tmp_path / "again", segment_bytes=2 << 20), SystemClock(), snapshot_bytes=1 << 40)
-    lane = restored.lane(restored.find("", "orders") or 0)
+    lane = restored.lane(restored.find("default", "orders") or 0)
     assert lane is not None
     assert [delivery.sequence for delivery in await lane.pop(5000)] == list(range(11, 3001))
     await restored.close()
@@ -129,7 +129,7 @@ async def test_a_backup_taken_under_load_holds_all_that_was_acknowledged_before_
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = await fill_queues(tmp_path / "data")
-    lane = store.lane(store.find("", "orders") or 0)
+    lane = store.lane(store.find("default", "orders") or 0)
     assert lane is not None
     stop = False
 

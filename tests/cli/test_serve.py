@@ -127,16 +127,17 @@ def test_log_lines_are_json_where_asked_for(start: Start) -> None:
     assert lines and all(set(line) == {"time", "level", "logger", "message"} for line in lines)
 
 
+@pytest.mark.slow
 def test_it_is_ready_within_half_a_second(start: Start) -> None:
     times_s = []
-    for _ in range(3):
+    for _ in range(5):
         begun = time.monotonic()
         process = start("--http", "127.0.0.1:0")
         ready(process)
         times_s.append(time.monotonic() - begun)
         process.terminate()
         assert process.wait(10) == 0
-    # The best of three: what is measured is the program, not what else the machine does.
+    # The best of five: what is measured is the program, not what else the machine does.
     assert min(times_s) < 0.5, times_s
 
 

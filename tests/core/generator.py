@@ -63,7 +63,7 @@ class Generator:
     def entry(self, operations: tuple[Any, ...]) -> Entry:
         r = self.random
         reload = r.random() < 0.03
-        log_stamp = self.now + r.choice((-5, 0, 3)) if r.random() < 0.1 else None
+        log_stamp = max(self.now + r.choice((-5, 0, 3)), 1) if r.random() < 0.1 else None
         if not self.shared:
             return Entry(Head(max(self.now, 1)), operations, log_stamp, reload)
         if self.heads and r.random() < 0.05:
@@ -129,7 +129,7 @@ class Generator:
 
     def push(self) -> Push:
         r = self.random
-        count = r.choice((1, 1, 1, 2, 3, 5)) if r.random() < 0.985 else r.choice((300, 1023, 1024, 1025))
+        count = r.choice((1, 1, 1, 2, 3, 5)) if r.random() < 0.995 else r.choice((300, 1023, 1024, 1025))
         queues = (self.queue(),) if r.random() < 0.85 else tuple(r.sample((1, 2, 3), 2))
         delays = [r.choice((0, 0, 1, 10, 999, 1024, 5000, 2 * DAY, 60 * DAY, DEFAULT)) for _ in range(count)]
         numbered = None
@@ -155,7 +155,7 @@ class Generator:
         attempt = r.choice((b"", b"", b"", b"t1", b"t2"))
         if wait or attempt:
             lease = max(lease, 1) if lease != DEFAULT else lease
-        return op.Pop(queue, r.choice((1, 1, 2, 3, 10, 2000)), lease, not wait and not attempt and r.random() < 0.15, wait, attempt)
+        return op.Pop(queue, r.choice((1, 1, 2, 3, 10, 40)), lease, not wait and not attempt and r.random() < 0.15, wait, attempt)
 
     def operation(self) -> Any:
         r = self.random

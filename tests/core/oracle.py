@@ -354,9 +354,11 @@ class Oracle:
     def available(self, queue: Queue) -> list[Message]:
         """What a receive could begin with, lowest first."""
         free = []
+        met: set[bytes] = set()
+        busy = {message.group for message in queue.messages if self.leased(message)}
         for message in queue.messages:
-            members = [m for m in queue.messages if m.group and m.group == message.group]
-            blocked = members and (members[0] is not message or any(map(self.leased, members)))
+            blocked = message.group and (message.group in met or message.group in busy)
+            met.add(message.group)
             if message.visible_at <= self.time and not blocked:
                 free.append(message)
         return free

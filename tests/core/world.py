@@ -102,7 +102,7 @@ class World:
                 self._same(f"next_visible_at of {number} is now ({due})", due is not None and due <= now, True)
             elif later:
                 self._same(f"next_visible_at of {number} ({due}) by {later[0]}", due is not None and due <= later[0], True)
-            self._same(f"waiters of {number}", [w.waiter for w in lane.waiters if w.until > now], [w.address for w in queue.waiters])
+            self._same(f"waiters of {number}", [w.waiter for w in lane.waiters if w.until > now], [w.address for w in queue.waiters if w.until > now])
             for name, tap in queue.taps.items():
                 known = lane.taps.by_name[name]
                 self._same(f"lost by {name}", (known.lost_first, known.lost_count) if known.lost_count else (0, 0), tap.lost)

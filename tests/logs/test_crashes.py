@@ -18,7 +18,7 @@ from dovetail.lab.simdisk import SimCrash, SimDisk
 from dovetail.logs.local import CommitLog
 
 SEGMENT_BYTES = 4096
-LIVES = int(os.environ.get("DOVETAIL_LIVES", "300"))
+LIVES = int(os.environ.get("DOVETAIL_LIVES", "200"))
 
 SCRIPTS: dict[str, list[Step]] = {
     "singles": [("append", 40), ("append", 700), ("mark",), ("append", 5), ("append", 300, 300), ("mark",), ("append", 1)],
@@ -77,6 +77,7 @@ def each_story(script: Sequence[Step], seeds: range, story: Callable[[Sequence[S
                 raise LawBroken(f"point {point}, seed {seed}: {broken}") from broken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_acked_is_present_once_and_unacked_is_absent_or_whole_wherever_it_dies(name: str) -> None:
     each_story(SCRIPTS[name], range(12), crash_story)
@@ -99,6 +100,7 @@ def fault_story(code: int) -> Callable[[Sequence[Step], int, int], None]:
     return story
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_law_holds_when_any_one_call_fails(name: str, code: int) -> None:

@@ -128,7 +128,7 @@ def test_a_torn_tail_is_cut_and_reported(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     assert log.recovered == Recovered(torn_bytes=100, at=got[-1].position, file=str(file), offset=last)
     assert numbers(log) == list(range(9))
-    assert log.tail == got[-1].position
+    assert log.tail == got[-1].position + 4, "the mark of this start"
     log.start(got.append, never)
     log.append([b"00000009", b"again"])
     log.close()
@@ -179,7 +179,7 @@ def test_inspection_counts_what_is_there_beside_a_live_log(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("sync", ["inline", "thread", "auto"])
-async def test_entries_are_delivered_in_order_whereever_the_sync_runs(tmp_path: Path, sync: SyncMode) -> None:
+async def test_entries_are_delivered_in_order_wherever_the_sync_runs(tmp_path: Path, sync: SyncMode) -> None:
     log = open_log(tmp_path, sync)
     got: list[int] = []
     arrived = asyncio.Event()
@@ -332,13 +332,37 @@ def test_a_copy_of_a_running_log_opens_like_any_other(tmp_path: Path) -> None:
     log.append([b"00000150"])
     log.close()
     copy = open_log(tmp_path / "copy")
-    assert (copy.first, copy.tail, copy.recovered) == (first, end, None)
+    assert (copy.first, copy.tail, copy.recovered) == (first, end + 4, None)
     assert numbers(copy)[-1] == 149
     assert bytes(copy.blobs.get("snapshot-1")) == b"state"
     copy.start(got.append, never)
     copy.append([b"00000151"])
     copy.close()
     assert all(report.ok for report in inspect(tmp_path / "copy"))
+
+
+async def test_a_copy_made_while_entries_come_and_segments_go_is_whole(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "data", "inline")
+    got: list[Entry] = []
+    log.start(got.append, never)
+    for number in range(100):
+        log.append([b"%08d" % number, b"x" * 1000])
+    log.blobs.put("snapshot-1", iter([b"s" * 3_000_000]))
+    copying = asyncio.get_running_loop().run_in_executor(None, export, log, tmp_path / "copy")
+    number = 100
+    while not copying.done():
+        log.append([b"%08d" % number, b"x" * 1000])
+        number += 1
+        log.trim(got[-20].position)
+        await asyncio.sleep(0)
+    end = await copying
+    log.close()
+    copy = open_log(tmp_path / "copy")
+    found = numbers(copy)
+    assert found == list(range(found[0], found[-1] + 1))
+    assert [entry.after for entry in got if int(entry.records[0]) == found[-1]] == [end]
+    assert found[-1] >= 99 and copy.recovered is None
+    copy.close()
 
 
 def test_a_blob_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:

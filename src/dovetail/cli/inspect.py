@@ -11,6 +11,7 @@ import json
 import os
 
 from ..logs.local import SegmentReport
+from ..node import NAMESPACE
 from . import folder
 from .alive import Alive, alive
 
@@ -100,7 +101,7 @@ def _print_text(path: str, files: folder.Folder, reports: list[SegmentReport], b
     if living.queues:
         print(f"\n  {'queue':<32} {'visible':>12} {'delayed':>12} {'leased':>12} {'sent so far':>14} {'taps':>5}  oldest")
     for queue in living.queues:
-        name = f"{queue.namespace}/{queue.name}" if queue.namespace else queue.name
+        name = queue.name if queue.namespace == NAMESPACE else f"{queue.namespace}/{queue.name}"
         oldest = f"{queue.oldest_age_s:,.0f} s" if queue.visible + queue.delayed + queue.leased else "-"
         print(f"  {name:<32} {queue.visible:>12,} {queue.delayed:>12,} {queue.leased:>12,} {queue.pushed:>14,} {queue.taps:>5}  {oldest}")
     print(f"\n  {len(reports)} segments, {entries:,} entries, {used}: every checksum matches")

@@ -1,13 +1,15 @@
 """A message's identity and its attributes as bytes.
 
 Ids look like UUIDs (version 8) and are made from (queue id, sequence) by mixing that can be undone, so that a message can be cancelled
-by its id without an index of ids. They hide nothing; a receipt, which proves something, is sealed.
+by its id without an index of ids. A salt of the namespace keeps the ids of different namespaces apart. They hide nothing; a receipt,
+which proves something, is sealed.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import NamedTuple
 
 from dovetail.errors import CodecError, LimitExceeded
@@ -17,23 +19,27 @@ _BITS = 122
 _MASK = (1 << _BITS) - 1
 _MIX = 0x2C6FE96EE78B6955D9E2D43C6A5BB1D % (1 << _BITS) | 1
 _UNMIX = pow(_MIX, -1, 1 << _BITS)
-_QUEUE_BITS = 58
 
 
-def id_of(queue: int, sequence: int) -> bytes:
+def salt_of(key: bytes) -> int:
+    """The salt of the namespace that has this key."""
+    return int.from_bytes(blake2b(key, digest_size=16, person=b"dovetail-ids").digest(), "big") & _MASK
+
+
+def id_of(queue: int, sequence: int, salt: int) -> bytes:
     """The sixteen bytes of the id of message `sequence` of `queue`."""
-    mixed = ((queue << 64) | sequence) * _MIX & _MASK
+    mixed = (((queue << 64) | sequence) ^ salt) * _MIX & _MASK
     mixed = (mixed ^ (mixed >> 61)) * _MIX & _MASK
     high, middle, low = mixed >> 74, (mixed >> 62) & 0xFFF, mixed & ((1 << 62) - 1)
     return ((high << 80) | (0x8 << 76) | (middle << 64) | (0b10 << 62) | low).to_bytes(16, "big")
 
 
-def of_id(identity: bytes) -> tuple[int, int]:
+def of_id(identity: bytes, salt: int) -> tuple[int, int]:
     """(queue, sequence) of an id made by `id_of`; nonsense for ids that callers gave, so the result must be checked."""
     value = int.from_bytes(identity, "big")
     mixed = ((value >> 80) << 74) | (((value >> 64) & 0xFFF) << 62) | (value & ((1 << 62) - 1))
     mixed = mixed * _UNMIX & _MASK
-    mixed = (mixed ^ (mixed >> 61)) * _UNMIX & _MASK
+    mixed = (mixed ^ (mixed >> 61)) * _UNMIX & _MASK ^ salt
     return mixed >> 64, mixed & ((1 << 64) - 1)
 
 

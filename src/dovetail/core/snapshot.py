@@ -22,6 +22,7 @@ from zlib import crc32
 
 from dovetail.core.chunk import SHIFT, Chunk
 from dovetail.core.lane import Lane
+from dovetail.core.message import salt_of
 from dovetail.core.operation import Attributes, Why
 from dovetail.core.producers import Producer
 from dovetail.core.state import APPLY_VERSION, State
@@ -279,6 +280,7 @@ def _state_from(facts: dict[str, Any]) -> State:
     if facts["version"] > APPLY_VERSION:
         raise FormatUnknown(f"a snapshot made under apply version {facts['version']}; this node knows {APPLY_VERSION}")
     state.version, state.key = facts["version"], bytes.fromhex(facts["key"])
+    state.salt = salt_of(state.key)
     state.time, state.position, state.trimmed = facts["time"], facts["position"], facts["trimmed"]
     state.catalog.next, names = facts["catalog"]
     for queue, namespace, name in names:

@@ -16,6 +16,7 @@ from dovetail.core.catalog import Catalog
 from dovetail.core.chunk import HELD, READY, Chunk
 from dovetail.core.groups import Groups
 from dovetail.core.lane import Lane
+from dovetail.core.message import salt_of
 from dovetail.core.operation import (
     DEFAULT,
     Applied,
@@ -48,6 +49,7 @@ class State:
     def __init__(self) -> None:
         self.version = APPLY_VERSION
         self.key = b""
+        self.salt = 0
         self.time = 0
         self.position = 0
         self.trimmed = 0
@@ -136,7 +138,7 @@ class State:
     def _begin(self, o: op.Begin, _: int) -> Outcome:
         if self.key:
             return Refusal(Why.BEGUN)
-        self.key = o.key
+        self.key, self.salt = o.key, salt_of(o.key)
         return Done()
 
     def _open(self, o: op.Open, _: int) -> Outcome:

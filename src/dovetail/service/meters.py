@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dovetail.service.metrics import Registry
+from dovetail.service.metrics import Gauge, Registry
 from dovetail.stores.store import Store
 
 
@@ -37,6 +37,8 @@ class Meters:
             "dovetail_deliveries_past_limit", "Deliveries past the limit: the dead-letter queue is gone.", labels
         )
         self.lag = registry.gauge("dovetail_tap_lag_messages", "Messages that a tap has not read.", (*labels, "tap"))
+        self._registry = registry
+        self._store: dict[str, Gauge] = {}
         self._by_queue: dict[int, Meter] = {}
         self._names: dict[int, str] = {}
 
@@ -49,6 +51,10 @@ class Meters:
 
     def look(self, store: Store, waiting: Callable[[int], int]) -> None:
         """Read the gauges of every queue there is; forget those of queues that are gone."""
+        for name, (value, doc) in store.facts().items():
+            if name not in self._store:
+                self._store[name] = self._registry.gauge(name, doc).of()
+            self._store[name].set(value)
         for queue in [queue for queue in self._names if store.lane(queue) is None]:
             self._forget(queue)
         for space, name, queue in store.all_queues():

@@ -11,9 +11,11 @@ import gc
 import json
 import logging
 import os
+import signal
 from typing import TYPE_CHECKING
 
 from dovetail.core import operation as op
+from dovetail.core.chunk import SIZE
 from dovetail.core.codec import decode_push, push_in
 from dovetail.core.column import Column
 from dovetail.core.operation import Push
@@ -28,6 +30,7 @@ _logger = logging.getLogger("dovetail.stores")
 CARRY_BATCH_BYTES = 64 * 1024
 CARRY_PAUSE_S = 0.005
 EXPIRE_EVERY_MS = 10_000
+CHILD_S_MAX = 600
 RETRY_BYTES = 8 * 1024 * 1024
 
 
@@ -63,7 +66,7 @@ class Chores:
     async def _round(self) -> None:
         try:
             await self.snapshot()
-        except (DovetailError, OSError, ValueError) as error:
+        except (DovetailError, OSError, ValueError, TimeoutError) as error:
             self.failures += 1
             self._next = self._bytes + RETRY_BYTES
             _logger.error("no snapshot was made: %s", error)
@@ -116,21 +119,17 @@ class Chores:
 
         loop.add_reader(reading, readable)
         try:
-            await finished
+            await asyncio.wait_for(finished, CHILD_S_MAX)
         finally:
             loop.remove_reader(reading)
             os.close(reading)
             if not finished.done() or finished.cancelled():
-                os.kill(child, 9)
+                os.kill(child, signal.SIGKILL)
             await loop.run_in_executor(None, os.waitpid, child, 0)
         answer = json.loads(b"".join(parts) or b'{"error": "the child died"}')
         if "error" in answer:
             raise OSError(answer["error"])
-        survey = Survey(*answer["survey"])
-        return survey._replace(
-            pins=[(queue, sequence, address) for queue, sequence, address in survey.pins],
-            stretches=[(queue, facts) for queue, facts in survey.stretches],
-        )
+        return Survey(*answer["survey"])
 
     def _child(self, reading: int, writing: int) -> None:
         """Never returns. It shares the parent's files and must close none of them by the usual ways, so it leaves by _exit."""
@@ -165,33 +164,44 @@ class Chores:
             store.log.trim(position)
 
     async def _carry(self, survey: Survey) -> None:
-        """Write what pins the prefix again, oldest first, while under half of the log is alive: each byte is rewritten about once."""
+        """Write what pins the prefix again, oldest first, while under half of the log is alive or tapped: a byte is rewritten about once."""
         store = self._store
-        if survey.live_bytes * 2 >= store.log.bytes_kept or not survey.pins:
+        log = store.log
+        tapped = min((lane.taps.needed_address() or log.tail for lane in store.state.lanes.values()), default=log.tail)
+        tapped_bytes = log.bytes_kept * (log.tail - tapped) // max(1, log.tail - log.first)
+        if (survey.live_bytes + tapped_bytes) * 2 >= log.bytes_kept or tapped <= survey.floor:
             return
-        target = survey.pins[0][2] + (store.log.tail - store.log.first) // 2
-        batch, size = [], 0
-        for queue, sequence, address in survey.pins:
-            if address > target:
-                break
-            made = self._carry_of(queue, sequence, address)
-            if made is not None:
-                batch.append(store.committer.submit(made))
-                size += len(made.push.bodies.blob) + 64
-                self.carried += 1
-            if size >= CARRY_BATCH_BYTES:
-                await asyncio.gather(*batch)
-                await asyncio.sleep(CARRY_PAUSE_S)
-                batch, size = [], 0
-        await asyncio.gather(*batch)
+        target = log.first + (log.tail - log.first) // 2
+        left = self._due_bytes // 2
+        for lowest, queue, base in survey.pins:
+            if lowest > target or left <= 0:
+                return
+            left -= await self._carry_chunk(queue, base, target)
 
-    def _carry_of(self, queue: int, sequence: int, address: int) -> op.Carry | None:
+    async def _carry_chunk(self, queue: int, base: int, target: int) -> int:
+        """Carry the live messages of one chunk that lie below `target`, a little at a time so that callers are not held up."""
+        total = size = 0
+        waiting: list[asyncio.Future[op.Outcome]] = []
+        for at in range(SIZE):
+            made = self._carry_of(queue, base + at, target)
+            if made is not None:
+                waiting.append(self._store.committer.submit(made))
+                size += len(made.push.bodies.blob) + 128
+                self.carried += 1
+            if waiting and (size >= CARRY_BATCH_BYTES or at == SIZE - 1):
+                await asyncio.gather(*waiting)
+                await asyncio.sleep(CARRY_PAUSE_S)
+                total += size
+                waiting, size = [], 0
+        return total
+
+    def _carry_of(self, queue: int, sequence: int, target: int) -> op.Carry | None:
         lane = self._store.state.lanes.get(queue)
         place = lane.find(sequence) if lane is not None else None
         if place is None:
             return None
-        now_at, item = place[0].place(place[1])
-        record = self._store.log.fetch(address) if now_at == address else None
+        address, item = place[0].place(place[1])
+        record = self._store.log.fetch(address) if address < target else None
         if record is None:
             return None
         push = decode_push(push_in(record))

@@ -94,9 +94,9 @@ def push_of(queues: Sequence[int], messages: Sequence[Outgoing], number: Number 
     )
 
 
-def stored(pushed: Pushed, messages: Sequence[Outgoing]) -> list[Stored]:
+def stored(pushed: Pushed, messages: Sequence[Outgoing], salt: int) -> list[Stored]:
     return [
-        Stored(one.id or message.id_of(pushed.queue, sequence), sequence, index in pushed.repeats)
+        Stored(one.id or message.id_of(pushed.queue, sequence, salt), sequence, index in pushed.repeats)
         for index, (one, sequence) in enumerate(zip(messages, pushed.sequences, strict=True))
     ]
 
@@ -145,11 +145,11 @@ class ReplayedLane:
                 sequence = await future
                 if isinstance(sequence, Refusal):
                     raise error_of(sequence)
-                return [Stored(message.id_of(self._lane.queue, sequence), sequence, False)]
+                return [Stored(message.id_of(self._lane.queue, sequence, self._store.state.salt), sequence, False)]
             messages = [one]
         submitted = self._submit(push_of((self._lane.queue,), messages, number))
         self._store.pushing(self._lane.queue, len(messages))
-        return stored(pushed_to(await submitted)[0], messages)
+        return stored(pushed_to(await submitted)[0], messages, self._store.state.salt)
 
     def pop(self, most: int, lease_ms: int = DEFAULT, *, delete: bool = False, attempt: bytes = b"") -> ReplayedPopping:
         if not 1 <= most <= BATCH_MESSAGES_MAX:
@@ -186,7 +186,7 @@ class ReplayedLane:
                 made.append(
                     Delivery(
                         receipts.seal(key, queue, run.sequence + offset, run.delivery + offset) if run.delivery else "",
-                        _id(item, *home),
+                        _id(item, *home, self._store.state.salt),
                         run.sequence + offset,
                         item.body,
                         item.group,
@@ -248,7 +248,9 @@ class ReplayedLane:
         """Sequences of ids that this queue made; an id that it did not make names sequence 0, which no message has."""
         if not 1 <= len(ids) <= BATCH_MESSAGES_MAX:
             raise LimitExceeded(f"{len(ids)} ids in one call; 1 to {BATCH_MESSAGES_MAX} are allowed")
-        return [sequence if queue == self._lane.queue else 0 for queue, sequence in map(message.of_id, ids)]
+        return [
+            sequence if queue == self._lane.queue else 0 for queue, sequence in (message.of_id(one, self._store.state.salt) for one in ids)
+        ]
 
     async def _settle(self, operation: op.Operation) -> list[bool]:
         outcome = await self._submit(operation)
@@ -284,7 +286,18 @@ class ReplayedLane:
             home = (self.queue, chunk.base + at) if origin is None else (origin.queue, origin.sequence)
             word = "visible" if until <= now else "leased" if state == LEASED else "delayed"
             sent = chunk.pushed_at(at) if origin is None else origin.time
-            found.append(Waiting(_id(item, *home), chunk.base + at, item.body, item.group, item.attributes, chunk.received(at), sent, word))
+            found.append(
+                Waiting(
+                    _id(item, *home, self._store.state.salt),
+                    chunk.base + at,
+                    item.body,
+                    item.group,
+                    item.attributes,
+                    chunk.received(at),
+                    sent,
+                    word,
+                )
+            )
         return found
 
     def counts(self) -> Counts:
@@ -341,7 +354,11 @@ class ReplayedLane:
                     return found
                 item = Item(record, run.item + offset)
                 sequence = run.first + offset
-                found.append(Tapped(sequence, _id(item, self.queue, sequence), item.body, item.group, item.attributes, run.time))
+                found.append(
+                    Tapped(
+                        sequence, _id(item, self.queue, sequence, self._store.state.salt), item.body, item.group, item.attributes, run.time
+                    )
+                )
         return found
 
     def taps(self) -> list[TapFacts]:
@@ -351,8 +368,8 @@ class ReplayedLane:
 _PLAIN = list(Outgoing(b""))[1:]
 
 
-def _id(item: Item, queue: int, sequence: int) -> bytes:
-    return item.id if any(item.id) else message.id_of(queue, sequence)
+def _id(item: Item, queue: int, sequence: int, salt: int) -> bytes:
+    return item.id if any(item.id) else message.id_of(queue, sequence, salt)
 
 
 def _refusal(outcome: Outcome) -> Refusal:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dovetail.clock import Clock
@@ -165,6 +165,19 @@ class Replayed:
         if self._on_fail is not None:
             self._on_fail(error)
 
+    def facts(self) -> Mapping[str, tuple[float, str]]:
+        chores = self.chores
+        return {
+            "dovetail_log_bytes": (self.log.bytes_kept, "Bytes of log that are kept."),
+            "dovetail_log_entries": (self.committer.entries, "Entries committed since the start."),
+            "dovetail_log_refused_full": (self.committer.refused_full, "Entries refused because the disk was full."),
+            "dovetail_snapshots": (chores.snapshots, "Snapshots made since the start."),
+            "dovetail_snapshot_failures": (chores.failures, "Snapshots that could not be made."),
+            "dovetail_messages_carried": (chores.carried, "Messages written again so that old log could be trimmed."),
+            "dovetail_replay_seconds": (self.replay.seconds, "How long the last start replayed the log."),
+            "dovetail_clock_ahead_seconds": (self.time.drift_ms() / 1000, "Wall clock less entry time; look when it leaves ±2."),
+        }
+
     # Time
 
     def now(self) -> int:
@@ -240,7 +253,7 @@ class Replayed:
         for queue in queues:
             self.pushing(queue, len(messages))
         outcome = await submitted
-        return [stored(pushed, messages) for pushed in pushed_to(outcome)]
+        return [stored(pushed, messages, self.state.salt) for pushed in pushed_to(outcome)]
 
     async def complete_and_push(self, texts: Sequence[str], queues: Sequence[int], messages: Sequence[Outgoing]) -> list[list[Stored]]:
         self._check_queues(queues)
@@ -252,7 +265,7 @@ class Replayed:
         for queue in queues:
             self.pushing(queue, len(messages))
         outcome = await submitted
-        return [stored(pushed, messages) for pushed in pushed_to(outcome)]
+        return [stored(pushed, messages, self.state.salt) for pushed in pushed_to(outcome)]
 
     def _check_queues(self, queues: Sequence[int]) -> None:
         if not 1 <= len(set(queues)) == len(queues) <= QUEUES_PER_PUSH_MAX:

@@ -29,7 +29,7 @@ from dovetail.logs.log import Log
 
 _logger = logging.getLogger("dovetail.stores")
 _LANE_HEAD = Struct("<QQI4x")
-CARRY_MESSAGES_MAX = 20_000
+PINS_MAX = 4_096
 RECENT_RUNS_MIN = 256
 """Fewer notes than this stay in the snapshot itself."""
 
@@ -43,7 +43,7 @@ class Survey(NamedTuple):
     live_messages: int
     live_bytes: int
     pins: list[tuple[int, int, int]]
-    """(queue, sequence, address) of the live messages that lie lowest, for carrying them on."""
+    """(lowest live address, queue, first sequence) of the chunks that reach lowest into the log: what pins its prefix."""
     stretches: list[tuple[int, list[Any]]]
     """(queue, stretch) of the notes that left memory."""
     bytes: int
@@ -207,24 +207,18 @@ def tap_stretch(log: Log, blob: str, queue: int, start: int) -> Iterator[Run]:
 
 def survey(state: State, log: Log) -> Survey:
     """Which addresses are alive, about how many bytes they hold, and which lie lowest."""
-    floors: list[tuple[int, int, Chunk]] = []
+    floors: list[tuple[int, int, int]] = []
     messages = size = 0
     for lane in state.lanes.values():
         for chunk in lane.chunks.values():
             if chunk.live:
                 lowest, sample = _lowest(chunk)
-                floors.append((lowest, lane.queue, chunk))
+                floors.append((lowest, lane.queue, chunk.base))
                 messages += chunk.live
                 size += chunk.live * _bytes_of(log, *sample)
-    floors.sort(key=lambda found: found[0])
-    pins: list[tuple[int, int, int]] = []
-    for _, queue, chunk in floors[:CARRY_MESSAGES_MAX]:
-        if len(pins) >= CARRY_MESSAGES_MAX:
-            break
-        pins += [(queue, chunk.base + at, chunk.place(at)[0]) for at, state_ in enumerate(chunk.states) if state_ not in (GONE, TOMB)]
-    floor = min((found[0] for found in floors), default=state.position)
-    pins.sort(key=lambda pin: pin[2])
-    return Survey(state.position, floor, messages, size, pins[:CARRY_MESSAGES_MAX], [], 0)
+    floors.sort()
+    floor = floors[0][0] if floors else state.position
+    return Survey(state.position, floor, messages, size, floors[:PINS_MAX], [], 0)
 
 
 def _lowest(chunk: Chunk) -> tuple[int, tuple[int, int]]:

@@ -6,7 +6,7 @@ Ids and receipts are opaque here and above. Every call answers for each item; an
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -176,7 +176,7 @@ class Lane(Protocol):
         """In the store's time (`Store.now`)."""
 
     def watch(self, changed: Callable[[int], None] | None) -> None:
-        """A hint: so many messages are about to be visible (0: look yourself). It may be missed, so whoever waits looks now and then too."""
+        """A hint: so many messages are about to be visible (0: look yourself). It may be missed: whoever waits looks now and then too."""
 
     def tap_open(self, name: str, start: int, age_ms: int, size: int) -> Awaitable[int]: ...
 
@@ -194,6 +194,9 @@ class Store(Protocol):
 
     def now(self) -> int:
         """The store's time in ms: what leases and delays are judged by."""
+
+    def facts(self) -> Mapping[str, tuple[float, str]]:
+        """Figures of the store itself for an operator: name → (value, what it is)."""
 
     def lane(self, queue: int) -> Lane | None: ...
 

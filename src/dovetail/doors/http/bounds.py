@@ -28,7 +28,8 @@ class Bounds:
     write_s: float = 30.0
     """How long a caller may leave its answers unread."""
     linger_s: float = 1.0
-    """After a refusal the connection is still read for this long: closing at once would reset it and destroy the answer on its way."""
+    """After a refusal the connection is still read for this long: closing at once would reset it, and a caller whose
+    sending fails seldom looks for an answer."""
 
     @property
     def sweep_s(self) -> float:

@@ -107,8 +107,8 @@ class CommitLog:
             raise Damaged(f"{self.disk.describe(FOLDER)}: there is not one segment left")
         self._active = self._segments[-1]
         self._starts = [segment.start for segment in self._segments]
-        self._tail, self._vouched, self.recovered = mend(self.disk, self._active, self._segment_bytes, self.salt)
-        self._synced = self._tail
+        self._tail, self.recovered = mend(self.disk, self._active, self._segment_bytes, self.salt)
+        self._synced = self._vouched = self._tail
         tidy_blobs(self.disk)
         self._space.open()
 
@@ -143,7 +143,8 @@ class CommitLog:
         if not self.first <= position <= self._tail:
             raise StorageError(f"position {position} is not in the log, which reaches from {self.first} to {self._tail}")
         index = bisect_right(self._starts, position) - 1
-        for segment, end in zip(self._segments[index:], [*self._starts[index + 1 :], self._synced], strict=True):
+        ends = [*self._starts[index + 1 :], max(self._synced, position)]
+        for segment, end in zip(self._segments[index:], ends, strict=True):
             yield from read_segment(self.disk, segment, position, end, self.salt)
             position = end
 
@@ -175,8 +176,6 @@ class CommitLog:
         self.syncer.start(self._loop)
         self._deliver = deliver
         self._fail_once = fail
-        if self._loop is not None and self._vouched < self._synced:
-            self._idle = self._loop.call_later(IDLE_S, self._on_idle, self._tail)
 
     def append(self, records: Sequence[bytes], *, vital: bool = False, more: bool = False) -> None:
         """`more` says that another append follows at once: this entry then rides with that one's sync."""
@@ -184,8 +183,8 @@ class CommitLog:
             raise StorageError(f"The log has stopped: {self._error}")
         if self._deliver is None:
             raise Closed("The log is not started, or closed.")
-        position = self._tail
-        frame, addresses = encode(records, position, self._synced, self.salt)
+        position, synced = self._tail, self._synced
+        frame, addresses = encode(records, position, synced, self.salt)
         size = len(frame)
         if not addresses or size > self.entry_bytes_max:
             raise LimitExceeded(f"an entry has at least one record and at most {self.entry_bytes_max} bytes as a frame, not {size}")
@@ -197,7 +196,7 @@ class CommitLog:
         except OSError as error:
             self._fail(error)
             return
-        self._vouched = self._synced
+        self._vouched = synced
         self._tail = after = position + (size >> 3)
         self._pending.append(Entry(position, after, records, addresses))
         if not more:
@@ -356,5 +355,6 @@ class CommitLog:
         self._space.close()
         self._checked.clear()
         for segment in self._segments:
+            segment.view = memoryview(b"")
             segment.close()
         self.disk.unlock()

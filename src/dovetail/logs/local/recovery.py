@@ -3,7 +3,9 @@
 A frame that cannot be read at P is one of two things. If any whole frame further on says `synced > P`, then P was durable once and is
 *damaged*: it is refused with its exact place, never read as the end. Otherwise nobody was ever told that P is there: it is a *torn tail*.
 It is cut at P and reported, and everything behind the cut is *scrubbed* away before anything new is written, because an unsynced frame
-that happened to survive there would come back to life behind the next one.
+that happened to survive there would come back to life behind the next one. Should the scrub itself be lost (its sync fails, the page
+cache shows zeros, the platter has not got them), a second guard holds: along the log `synced` never falls, and a frame that says less
+than the one before it is a ghost.
 
 What follows the last `synced` mark may lie in the page cache only (after kill −9), or not even be dirty there any more (after a sync
 that failed). So it is written again, byte for byte, and synced, before anybody is told that it is durable.
@@ -15,7 +17,7 @@ import logging
 from dataclasses import dataclass
 
 from ...errors import CodecError, Damaged
-from ..frame import HEADER_BYTES, decode, peek
+from ..frame import HEADER_BYTES, decode, encode, peek
 from .disk import Disk
 from .segment import Segment, open_segment, segment_names
 from .space import is_full
@@ -86,6 +88,11 @@ def highest_synced(segment: Segment, offset: int, salt: int) -> int:
     return highest
 
 
+def is_ghost(synced: int, highest: int) -> bool:
+    """What is durable never becomes less: a frame that knows less than the one before it was cut off once, and is older."""
+    return synced < highest
+
+
 def find_tail(segment: Segment, salt: int) -> tuple[int, int]:
     """(the tail, the position up to which marks vouch) of the last segment. Damaged where a place that was vouched for is broken.
 
@@ -94,10 +101,13 @@ def find_tail(segment: Segment, salt: int) -> tuple[int, int]:
     view = segment.view
     vouched = position = segment.start
     offset = segment.offset(position)
+    highest = 0
     while (header := peek(view, offset, position, salt)) is not None:
         size, synced, _ = header
-        if synced > vouched:
-            vouched = synced
+        if is_ghost(synced, highest):
+            break
+        highest = synced
+        vouched = max(vouched, synced)
         offset += size
         position += size >> 3
     tail = vouched
@@ -109,10 +119,11 @@ def find_tail(segment: Segment, salt: int) -> tuple[int, int]:
     return tail, vouched
 
 
-def mend(disk: Disk, segment: Segment, size_bytes: int, salt: int) -> tuple[int, int, Recovered | None]:
-    """Find the end of the last segment, cut what is torn, and make durable what is there: (tail, vouched, what was cut).
+def mend(disk: Disk, segment: Segment, size_bytes: int, salt: int) -> tuple[int, Recovered | None]:
+    """Find the end of the last segment, cut what is torn, and make durable what is there: (tail, what was cut).
 
-    Every step may be interrupted and done again: nothing before the cut is ever changed.
+    Every step may be interrupted and done again: nothing before the cut is ever changed. The mark at the end draws a line: every frame
+    written from now on knows more to be durable than any frame that was cut here, and by that the two can always be told apart.
     """
     tail, vouched = find_tail(segment, salt)
     offset = segment.offset(tail)
@@ -128,12 +139,14 @@ def mend(disk: Disk, segment: Segment, size_bytes: int, salt: int) -> tuple[int,
     begin = segment.offset(vouched)
     if begin < offset:
         segment.file.write(bytes(segment.view[begin:offset]), begin)
-    grown = segment.size_bytes < size_bytes and grow(segment, size_bytes)
-    if grown:
-        segment.file.sync_all()
-    elif begin < offset or torn_bytes:
+    if segment.size_bytes < size_bytes:
+        grow(segment, size_bytes)
+    segment.file.sync_all()
+    if offset + HEADER_BYTES <= segment.size_bytes:
+        segment.file.write(encode((), tail, tail, salt)[0], offset)
         segment.file.sync()
-    return tail, vouched, recovered
+        tail += HEADER_BYTES >> 3
+    return tail, recovered
 
 
 def scrub(segment: Segment, offset: int, torn_bytes: int) -> None:
@@ -142,7 +155,7 @@ def scrub(segment: Segment, offset: int, torn_bytes: int) -> None:
         segment.file.write(_ZEROS[: offset + torn_bytes - begin], begin)
 
 
-def grow(segment: Segment, size_bytes: int) -> bool:
+def grow(segment: Segment, size_bytes: int) -> None:
     """A segment that ends early (it comes from a backup) gets its room; on a full disk it is left as it is, and is full a little sooner."""
     segment.view = memoryview(b"")
     try:
@@ -150,7 +163,5 @@ def grow(segment: Segment, size_bytes: int) -> bool:
     except OSError as error:
         if not is_full(error):
             raise
-        return False
     finally:
         segment.map()
-    return True

@@ -70,7 +70,7 @@ class Segment:
         return self.start + ((offset - SEGMENT_HEADER_BYTES) >> 3)
 
     def close(self) -> None:
-        self.view = memoryview(b"")
+        """The view stays good: a backup may still be reading what trim removes."""
         self.file.close()
 
 

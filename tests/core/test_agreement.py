@@ -1,0 +1,92 @@
+"""The core and the oracle are given the same random entries and must answer alike, whatever is mixed: groups, delays, leases, deduplication,
+dead letters, numbers, taps, waiters, snapshots. Every run is named by its seed; a failure prints the few entries that are needed for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dovetail.core import settling
+from dovetail.core.chunk import GONE, HELD, LEASED, MASK, READY, SHIFT, TOMB, Chunk
+from dovetail.core.lane import Lane
+from dovetail.core.operation import Attributes
+from tests.core.generator import Generator
+from tests.core.world import Disagreement, Local, disagreement, shrunk
+
+SEEDS = range(24)
+STEPS = 110
+
+
+def agree(generator: Generator) -> None:
+    try:
+        generator.run(STEPS)
+    except Disagreement:
+        entries = shrunk(generator.entries)
+        lines = "\n".join(f"  {entry}" for entry in entries)
+        pytest.fail(f"after these entries\n{lines}\nthey disagree: {disagreement(entries)}", pytrace=False)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_plain_queue_answers_as_the_oracle_does(seed: int) -> None:
+    agree(Generator(seed, grouped=False))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_queue_with_groups_answers_as_the_oracle_does(seed: int) -> None:
+    agree(Generator(seed))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_shared_log_with_waiters_answers_as_the_oracle_does(seed: int) -> None:
+    agree(Generator(seed, shared=True, grouped=bool(seed % 2)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_shared_log_whose_writers_fall_silent_answers_as_the_oracle_does(seed: int) -> None:
+    agree(Generator(seed, shared=True, silence=True))
+
+
+def _without_the_fence(lane: Lane, sequence: int, delivery: int) -> tuple[Chunk, int] | None:
+    """The message, whoever holds it: what the core would do if it did not look at the delivery number."""
+    chunk, at = lane.chunks.get(sequence >> SHIFT), sequence & MASK
+    if chunk is None or at >= len(chunk.states) or chunk.states[at] in (GONE, TOMB):
+        return None
+    return (chunk, at) if chunk.states[at] in (LEASED, READY, HELD) else None
+
+
+def test_with_the_fence_a_stale_receipt_settles_nothing() -> None:
+    log = Local(Attributes(lease_ms=10))
+    log.push(b"x")
+    [first] = log.pop()
+    [second] = log.pop(after=10)
+    assert log.complete(first) == [False]
+    assert log.complete(second) == [True]
+
+
+def test_without_the_fence_a_stale_receipt_settles_anothers_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "_delivered", _without_the_fence)
+    log = Local(Attributes(lease_ms=10))
+    log.push(b"x")
+    [first] = log.pop()
+    log.pop(after=10)
+    with pytest.raises(Disagreement, match="Complete"):
+        log.complete(first)
+    with pytest.raises(Disagreement):
+        for seed in SEEDS:
+            Generator(seed, grouped=False).run(STEPS)
+
+
+def test_without_the_place_in_line_a_message_that_lapsed_is_out_of_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A twin of the order: a lane that forgets how low the lowest is gives a later message first, and the comparison sees it."""
+
+    def make_ready(self: Lane, chunk: Chunk, at: int) -> None:
+        chunk.states[at] = READY
+        chunk.ready += 1
+        chunk.low = max(chunk.low, at)
+
+    monkeypatch.setattr(Lane, "make_ready", make_ready)
+    log = Local(Attributes(lease_ms=10))
+    log.push(b"a", b"b", b"c")
+    log.pop(1)
+    with pytest.raises((Disagreement, AssertionError)):
+        for _ in range(4):
+            log.pop(1, after=10)
