@@ -58,7 +58,9 @@ format: setup  ## write the code the way check wants it
 	@$(BIN)/ruff check --fix .
 
 bench: setup engines  ## run every scenario of the lab and print its figures
-	@for name in $$($(BIN)/dovetail lab list --names); do echo "== $$name"; $(BIN)/dovetail lab run $$name || exit 1; done
+	@missed=; for name in $$($(BIN)/dovetail lab list --names); do \
+	  $(BIN)/dovetail lab run $$name || missed="$$missed $$name"; echo; \
+	done; if [ -n "$$missed" ]; then echo "not kept:$$missed"; exit 1; fi
 
 soak: setup engines  ## the long tests: kill -9 by the hundred, long simulations
 	@$(PYTEST) -m soak $(T)

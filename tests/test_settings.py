@@ -105,7 +105,7 @@ def test_a_file_that_is_not_there_is_refused() -> None:
 
 
 def test_an_environment_name_that_is_nearly_ours_is_told() -> None:
-    assert load({}, {"DOVETAIL_HTPP": "x", "HOME": "/"}).unknown == ["DOVETAIL_HTPP"]
+    assert load({}, {"DOVETAIL_HTPP": "x", "DOVETAIL_LAB_DIR": "/tmp", "HOME": "/"}).unknown == ["DOVETAIL_HTPP"]
 
 
 def test_settings_made_in_python_are_held_to_the_same_rules() -> None:

@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 ENVIRONMENT_PREFIX = "DOVETAIL_"
 CONFIG_ENVIRONMENT = "DOVETAIL_CONFIG"
+LAB_PREFIX = "DOVETAIL_LAB_"
+"""Names of the lab's own, which no node reads."""
 
 
 class Address(NamedTuple):
@@ -289,7 +291,8 @@ def load(flags: Mapping[str, str | None], environment: Mapping[str, str], config
         sources[one.name] = source
     if file:
         raise BadRequest(f"{config}: {next(iter(file))}: there is no such setting; `dovetail settings` lists them")
-    unknown = sorted(name for name in environment if name.startswith(ENVIRONMENT_PREFIX) and name not in known)
+    ours = [name for name in environment if name.startswith(ENVIRONMENT_PREFIX) and not name.startswith(LAB_PREFIX)]
+    unknown = sorted(name for name in ours if name not in known)
     return Loaded(_build(Settings, values, ""), sources, unknown)
 
 

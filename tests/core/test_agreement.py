@@ -1,5 +1,8 @@
-"""The core and the oracle are given the same random entries and must answer alike, whatever is mixed: groups, delays, leases, deduplication,
-dead letters, numbers, taps, waiters, snapshots. Every run is named by its seed; a failure prints the few entries that are needed for it."""
+"""The core and the oracle are given the same random entries and must answer alike, whatever is mixed: groups, delays, leases,
+deduplication, dead letters, numbers, taps, waiters, snapshots.
+
+Every run is named by its seed; a failure prints the few entries that are needed for it.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dovetail.core.column import Column
 from dovetail.core.operation import (
     DEFAULT,
     Attributes,
@@ -17,7 +18,6 @@ from dovetail.core.operation import (
     Requeue,
     Why,
 )
-from dovetail.core.column import Column
 from tests.core.world import Local
 
 LEASE = Attributes(lease_ms=100)

@@ -91,7 +91,7 @@ def test_a_message_that_waits_for_its_retry_expires_like_any_other() -> None:
     log.push(b"x")
     [(sequence, delivery)] = log.pop()
     log(Requeue(1, [sequence], [delivery], 10 * DAY))
-    assert log(Expire(1, log.now), after=5 * DAY).value == 1
+    assert log(Expire(1, log.now + DAY), after=5 * DAY).value == 1
 
 
 def test_a_message_called_forward_ages_from_then_on() -> None:

@@ -80,9 +80,9 @@ class World:
             if plain(is_) != plain(should):
                 raise Disagreement(f"at {self.state.time} {operation}\n  state : {plain(is_)}\n  oracle: {plain(should)}")
         # Which lane serves first is no promise; the order within a lane is.
-        is_, should = ([plain(h) for h in sorted(a.handouts, key=lambda h: h.popped.queue)] for a in (got, wanted))
-        if is_ != should:
-            raise Disagreement(f"at {self.state.time} hand-outs after {entry.operations}\n  state : {is_}\n  oracle: {should}")
+        handed, wanted_handed = ([plain(h) for h in sorted(a.handouts, key=lambda h: h.popped.queue)] for a in (got, wanted))
+        if handed != wanted_handed:
+            raise Disagreement(f"at {self.state.time} hand-outs after {entry.operations}\n  state : {handed}\n  oracle: {wanted_handed}")
         return list(got.outcomes)
 
     def compare(self) -> None:
@@ -102,7 +102,11 @@ class World:
                 self._same(f"next_visible_at of {number} is now ({due})", due is not None and due <= now, True)
             elif later:
                 self._same(f"next_visible_at of {number} ({due}) by {later[0]}", due is not None and due <= later[0], True)
-            self._same(f"waiters of {number}", [w.waiter for w in lane.waiters if w.until > now], [w.address for w in queue.waiters if w.until > now])
+            self._same(
+                f"waiters of {number}",
+                [w.waiter for w in lane.waiters if w.until > now],
+                [w.address for w in queue.waiters if w.until > now],
+            )
             for name, tap in queue.taps.items():
                 known = lane.taps.by_name[name]
                 self._same(f"lost by {name}", (known.lost_first, known.lost_count) if known.lost_count else (0, 0), tap.lost)
@@ -172,8 +176,8 @@ class Local:
 
     def push(self, *bodies: bytes, queue: int = 1, **more: Any) -> list[int]:
         groups = more.pop("groups", None)
-        columns = {"groups": Column.of(groups)} if groups is not None else {}
-        return list(self(Push((queue,), Column.of(bodies), **columns, **more)).sequences)
+        column = Column.of(groups) if groups is not None else None
+        return list(self(Push((queue,), Column.of(bodies), groups=column, **more)).sequences)
 
     def pop(self, most: int = 10, queue: int = 1, after: int = 0, **more: Any) -> list[tuple[int, int]]:
         """(sequence, delivery) of what was handed out."""

@@ -16,6 +16,7 @@ COMMANDS = {
     "backup": "copy a data folder while its node runs, and verify the copy",
     "restore": "make a data folder from a backup, and verify it",
     "settings": "print the effective settings and where each came from",
+    "lab": "measure what is promised, on this machine",
     "version": "print the version",
 }
 """Name → what it does. The file of a command is called after it."""

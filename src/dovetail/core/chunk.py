@@ -8,11 +8,13 @@ Some are always there; the others are made when the first message of the chunk n
                marks       6 B for each change of time (u16, u32): when the messages were pushed
     if needed  items       4 B for each run that begins inside its record
                visible     4 B   the low half of visible_at, to tell a stale entry of the time index
-               born        4 B   first visible time in seconds, of delayed messages
+               born        4 B   first visible time, of delayed messages (ms after the push)
                deliveries  8 B   the number of the last delivery: the fence of receipts
                receives    2 B   and first_received 4 B (ms after the push)
                groups      4 B   and nexts 4 B: the chain of a group (core/groups.py)
                origins     4 × 8 B of messages that were moved here
+
+Columns of times are four bytes wide as long as four bytes tell the truth, and eight from the first value on for which they would not.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ SHIFT = 10
 SIZE = 1 << SHIFT
 MASK = SIZE - 1
 LOW32 = (1 << 32) - 1
+NEAR_MS = 1 << 31
+"""Times nearer than this are told apart by their low half: an older entry of the index with the same low half has been taken by then."""
 
 GONE, READY, HELD, LATER, LEASED, TOMB = range(6)
 """READY may be taken now; HELD is visible, but its group gives it later; LATER is delayed; TOMB is gone, but a chain goes through it."""
@@ -101,8 +105,8 @@ class Chunk:
         return index
 
     def _mark(self, index: int, elapsed: int) -> None:
-        if elapsed > LOW32 and self.mark_ms.typecode == "I":
-            self.mark_ms = array("Q", self.mark_ms)
+        if elapsed > LOW32:
+            self.mark_ms = wide(self.mark_ms)
         self.mark_at.append(index)
         self.mark_ms.append(elapsed)
 
@@ -151,22 +155,54 @@ class Chunk:
         self.addresses[run : run + 1] = array("Q", [piece[1] for piece in pieces])
         self.items[run : run + 1] = array("I", [piece[2] for piece in pieces])
 
-    def need_visible(self) -> array[int]:
-        if self.visible is None:
-            self.visible = array("I")
-        return grown(self.visible, len(self.states))
+    def wait(self, at: int, count: int, until: int, now: int) -> None:
+        """`count` messages wait until then. All that wait already have a time above `now`."""
+        column = grown(self.visible if self.visible is not None else array("I"), len(self.states))
+        if until - now >= NEAR_MS and column.typecode == "I":
+            column = array("Q", [now + ((low - now) & LOW32) for low in column])
+        value = until if column.typecode == "Q" else until & LOW32
+        if count == 1:
+            column[at] = value
+        else:
+            column[at : at + count] = array(column.typecode, (value,)) * count
+        self.visible = column
 
-    def need_born(self) -> array[int]:
-        if self.born is None:
-            self.born = array("I")
-        return grown(self.born, len(self.states))
+    def waits_for(self, at: int, time: int) -> bool:
+        """Is this the moment that a LATER or LEASED message waits for?"""
+        return self.visible is not None and self.visible[at] == (time if self.visible.typecode == "Q" else time & LOW32)
 
-    def need_lease(self) -> tuple[array[int], array[int], array[int], array[int]]:
-        """(visible, deliveries, receives, first_received), long enough for every message of the chunk."""
+    def visible_at(self, at: int, now: int) -> int:
+        """When a LATER or LEASED message becomes visible; `now` is any time within 24 days of that."""
+        if self.visible is None or self.visible.typecode == "Q":
+            return self.visible[at] if self.visible is not None else 0
+        return now + ((self.visible[at] - now + NEAR_MS) & LOW32) - NEAR_MS
+
+    def set_born(self, at: int, count: int, first_visible: int) -> None:
+        """When these messages, pushed together, were or will be visible for the first time."""
+        delay = first_visible - self.pushed_at(at)
+        column = grown(self.born if self.born is not None else array("I"), len(self.states))
+        if delay > LOW32:
+            column = wide(column)
+        column[at : at + count] = array(column.typecode, (delay,)) * count
+        self.born = column
+
+    def born_at(self, at: int) -> int:
+        """First visible time; the push itself where there was no delay."""
+        return self.pushed_at(at) + (self.born[at] if self.born is not None and at < len(self.born) else 0)
+
+    def received_first(self, at: int, count: int, elapsed: int) -> None:
+        assert self.first_received is not None
+        if elapsed > LOW32:
+            self.first_received = wide(self.first_received)
+        self.first_received[at : at + count] = array(self.first_received.typecode, (elapsed,)) * count
+
+    def need_lease(self) -> tuple[array[int], array[int]]:
+        """(deliveries, receives), and first_received too, long enough for every message of the chunk."""
         if self.deliveries is None or self.receives is None or self.first_received is None:
             self.deliveries, self.receives, self.first_received = array("Q"), array("H"), array("I")
         end = len(self.states)
-        return self.need_visible(), grown(self.deliveries, end), grown(self.receives, end), grown(self.first_received, end)
+        grown(self.first_received, end)
+        return grown(self.deliveries, end), grown(self.receives, end)
 
     def need_groups(self) -> tuple[array[int], array[int]]:
         if self.groups is None or self.nexts is None:
@@ -189,6 +225,10 @@ class Chunk:
 
     def received(self, index: int) -> int:
         return self.receives[index] if self.receives is not None and index < len(self.receives) else 0
+
+
+def wide(column: array[int]) -> array[int]:
+    return column if column.typecode == "Q" else array("Q", column)
 
 
 def grown(column: array[int], end: int) -> array[int]:

@@ -20,7 +20,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 
-from dovetail.core.chunk import GONE, HELD, LATER, LEASED, LOW32, MASK, READY, SHIFT, SIZE, TOMB, Chunk
+from dovetail.core.chunk import GONE, HELD, LATER, LEASED, MASK, READY, SHIFT, SIZE, TOMB, Chunk
 from dovetail.core.deduplication import Deduplication
 from dovetail.core.groups import Groups
 from dovetail.core.operation import DEFAULT, Attributes, Origin, Taken
@@ -89,10 +89,8 @@ class Lane:
     def waiting_until(self, time: int, sequence: int) -> tuple[Chunk, int] | None:
         """The message, if it still waits for exactly that moment (else the entry of the time index is stale)."""
         chunk = self.chunks.get(sequence >> SHIFT)
-        if chunk is None or chunk.visible is None:
-            return None
         at = sequence & MASK
-        if chunk.states[at] in (LATER, LEASED) and chunk.visible[at] == time & LOW32:
+        if chunk is not None and chunk.states[at] in (LATER, LEASED) and chunk.waits_for(at, time):
             return chunk, at
         return None
 
@@ -116,17 +114,8 @@ class Lane:
         """Would a pop at this time find something? Changes no outcome."""
         if self._first_ready() is not None:
             return True
-        return self.index.any_due(now, self._would_be_taken)
-
-    def _would_be_taken(self, time: int, sequence: int) -> bool:
-        found = self.waiting_until(time, sequence)
-        if found is None:
-            return False
-        group = self.groups.number(*found) if self.groups is not None else 0
-        if not group or self.groups is None:
-            return True
-        # A member of a group may stay behind others: say yes when it could free its group; the pop itself decides.
-        return found[0].states[found[1]] == LEASED or self.groups.heads[group] == sequence
+        # A member of a group may stay behind others: this says yes all the same, and the pop itself decides.
+        return self.index.any_due(now, lambda time, sequence: self.waiting_until(time, sequence) is not None)
 
     def next_visible_at(self, now: int) -> int | None:
         """When to look again, if nothing else happens before: `now` if something is visible, None if nothing waits."""
@@ -192,12 +181,10 @@ class Lane:
             for index in range(at, at + count):
                 self.make_ready(chunk, index)
             return
-        until = now + delay
-        visible, born = chunk.need_visible(), chunk.need_born()
-        visible[at : at + count] = array("I", (until & LOW32,)) * count
-        born[at : at + count] = array("I", (min(-(-until // 1000), LOW32),)) * count
+        chunk.wait(at, count, now + delay, now)
+        chunk.set_born(at, count, now + delay)
         self.delayed += count
-        self.index.add_run(until, chunk.base + at, count, now)
+        self.index.add_run(now + delay, chunk.base + at, count, now)
 
     def make_ready(self, chunk: Chunk, at: int) -> None:
         chunk.states[at] = READY
@@ -246,19 +233,20 @@ class Lane:
                 taken += run
                 most -= len(run)
                 continue
-            count = 1 if most == 1 else self._ready_stretch(chunk, at, most, receives_max)
+            count = 1 if most == 1 else self._ready_stretch(chunk, at, most)
             taken.append(self._take(chunk, at, count, now, until, delete))
             most -= count
         return taken
 
-    def _ready_stretch(self, chunk: Chunk, at: int, most: int, receives_max: int) -> int:
-        """How many neighbours from `at` on are READY, lie in one record, were not moved, and may be delivered once more."""
+    def _ready_stretch(self, chunk: Chunk, at: int, most: int) -> int:
+        """How many neighbours from `at` on are READY, lie in one record, and were neither moved nor delivered before."""
         count = min(chunk.run_end(chunk.run(at)) - at, most)
         if chunk.origins is not None or self.groups is not None:
             return 1
         if count > 1 and chunk.states[at : at + count] != _READY_RUN[:count]:
             count = next(offset for offset in range(1, count) if chunk.states[at + offset] != READY)
-        if count > 1 and receives_max and chunk.receives is not None and max(chunk.receives[at : at + count], default=0) >= receives_max:
+        if count > 1 and chunk.receives is not None and any(chunk.receives[at : at + count]):
+            # What was delivered before has a history of its own and goes alone.
             return 1
         return count
 
@@ -268,44 +256,37 @@ class Lane:
         time = chunk.pushed_at(at)
         end = at + count
         if delete:
-            receives: Sequence[int] = [chunk.received(index) + 1 for index in range(at, end)]
+            receives: Sequence[int] = [min(chunk.received(index) + 1, RECEIVES_COUNTED_MAX) for index in range(at, end)]
             taken = Taken(chunk.base + at, count, 0, address, item, receives, time, now, chunk.origin(at))
             for index in range(at, end):
                 self.remove(chunk, index)
             return taken
-        visible, deliveries, received, first_received = chunk.need_lease()
+        deliveries, received = chunk.need_lease()
         delivery = self.delivery
         self.delivery += count
         if count == 1:
-            visible[at] = until & LOW32
             deliveries[at] = delivery
             seen = received[at]
             if not seen:
-                first_received[at] = min(now - time, LOW32)
+                chunk.received_first(at, 1, now - time)
             if seen < RECEIVES_COUNTED_MAX:
                 received[at] = seen + 1
-            receives = (seen + 1,)
+            receives = (received[at],)
             chunk.states[at] = LEASED
             self.index.add(until, chunk.base + at, now)
         else:
-            visible[at:end] = array("I", (until & LOW32,)) * count
             deliveries[at:end] = array("Q", range(delivery, delivery + count))
-            if any(received[at:end]):
-                for index in range(at, end):
-                    if not received[index]:
-                        first_received[index] = min(now - time, LOW32)
-                    if received[index] < RECEIVES_COUNTED_MAX:
-                        received[index] += 1
-            else:
-                received[at:end] = array("H", (1,)) * count
-                first_received[at:end] = array("I", (min(now - time, LOW32),)) * count
+            chunk.received_first(at, count, now - time)
+            received[at:end] = array("H", (1,)) * count
             receives = received[at:end]
             chunk.states[at:end] = _LEASED_RUN[:count]
             self.index.add_run(until, chunk.base + at, count, now)
+        chunk.wait(at, count, until, now)
         chunk.ready -= count
         chunk.low = end
         self.leased += count
-        return Taken(chunk.base + at, count, delivery, address, item, receives, time, time + first_received[at], chunk.origin(at))
+        first = time + chunk.first_received[at] if chunk.first_received is not None else now
+        return Taken(chunk.base + at, count, delivery, address, item, receives, time, first, chunk.origin(at))
 
     def _take_group(self, chunk: Chunk, at: int, now: int, until: int, most: int, delete: bool, receives_max: int) -> list[Taken]:
         """The lowest of a group and, as far as they are visible and not due for the dead letters, those behind it."""
@@ -323,6 +304,20 @@ class Lane:
             if behind is None or (receives_max and behind[0].received(behind[1]) >= receives_max):
                 return taken
             chunk, at = behind
+
+    def lease_again(self, chunk: Chunk, at: int) -> None:
+        """A lapsed message, visible since, is leased once more under its old delivery number."""
+        if chunk.states[at] == READY:
+            chunk.ready -= 1
+        chunk.states[at] = LEASED
+        self.leased += 1
+        group = self.groups.number(chunk, at) if self.groups is not None else 0
+        if group and self.groups is not None:
+            self.groups.busy[group] += 1
+            head = self.groups.heads[group]
+            place = self.chunks[head >> SHIFT]
+            if place.states[head & MASK] == READY:
+                self.hold(place, head & MASK)
 
     def remove(self, chunk: Chunk, at: int) -> None:
         """The message leaves for good, whatever its state was."""
@@ -376,7 +371,7 @@ class Lane:
                 del self.chunks[chunk.base >> SHIFT]
                 continue
             for at in range(len(chunk.states)):
-                if chunk.states[at] in (READY, HELD) and self.age_from(chunk, at) < before:
+                if chunk.states[at] in (READY, HELD, LATER) and chunk.born_at(at) < before:
                     self.remove(chunk, at)
                     count += 1
         return count
@@ -386,16 +381,9 @@ class Lane:
         for chunk in self.chunks.values():
             if chunk.time >= before:
                 break
-            if any(chunk.states[at] in (READY, HELD) and self.age_from(chunk, at) < before for at in range(len(chunk.states))):
+            if any(chunk.states[at] in (READY, HELD, LATER) and chunk.born_at(at) < before for at in range(len(chunk.states))):
                 return True
         return False
-
-    @staticmethod
-    def age_from(chunk: Chunk, at: int) -> int:
-        """The moment from which retention counts: the later of push and first visible time."""
-        pushed = chunk.pushed_at(at)
-        born = chunk.born[at] * 1000 if chunk.born is not None and at < len(chunk.born) else 0
-        return max(pushed, born)
 
     # Looking
 
@@ -422,9 +410,12 @@ class Lane:
     def counts(self, now: int) -> tuple[int, int, int]:
         """(visible, delayed, leased) at this time. Changes nothing."""
         delayed, leased = self.delayed, self.leased
+        met: set[int] = set()
         for time, sequence in self.index.peek_due(now):
             found = self.waiting_until(time, sequence)
-            if found is not None:
+            # A message that waited for the same moment twice has two entries there.
+            if found is not None and sequence not in met:
+                met.add(sequence)
                 if found[0].states[found[1]] == LEASED:
                     leased -= 1
                 else:
@@ -434,9 +425,10 @@ class Lane:
     def taken(self, chunk: Chunk, at: int) -> Taken:
         """A message that is leased already, as it was handed out."""
         address, item = chunk.place(at)
-        _, deliveries, received, first_received = chunk.need_lease()
+        deliveries, received = chunk.need_lease()
         time = chunk.pushed_at(at)
-        return Taken(chunk.base + at, 1, deliveries[at], address, item, (received[at],), time, time + first_received[at], chunk.origin(at))
+        first = time + chunk.first_received[at] if chunk.first_received is not None else time
+        return Taken(chunk.base + at, 1, deliveries[at], address, item, (received[at],), time, first, chunk.origin(at))
 
     def tap_live(self) -> None:
         """The first tap opens: note the messages that wait now, so that it can read them even after they are settled."""

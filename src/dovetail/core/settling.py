@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from dovetail.core.chunk import HELD, LATER, LEASED, LOW32, MASK, READY, SHIFT, Chunk
+from dovetail.core.chunk import HELD, LATER, LEASED, MASK, READY, SHIFT, Chunk
 from dovetail.core.lane import Lane
 from dovetail.core.operation import DEFAULT
 
@@ -87,13 +87,28 @@ def extend(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int], leas
         if found is not None:
             chunk, at = found
             if lease_ms:
-                chunk.need_visible()[at] = (now + lease_ms) & LOW32
+                chunk.wait(at, 1, now + lease_ms, now)
                 lane.index.add(now + lease_ms, sequence, now)
             else:
                 _end_receipt(chunk, at)
                 _give_back(lane, chunk, at, 0, now)
         done.append(found is not None)
     return done
+
+
+def renew(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int], lease_ms: int, now: int) -> bool:
+    """Begin the leases of these deliveries anew, also of lapsed ones; False, and nothing changes, once one was settled or re-delivered."""
+    found = [_delivered(lane, sequence, delivery) for sequence, delivery in zip(sequences, deliveries, strict=True)]
+    if any(place is None for place in found):
+        return False
+    for place in found:
+        assert place is not None
+        chunk, at = place
+        if chunk.states[at] != LEASED:
+            lane.lease_again(chunk, at)
+        chunk.wait(at, 1, now + lease_ms, now)
+        lane.index.add(now + lease_ms, chunk.base + at, now)
+    return True
 
 
 def release(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int], now: int) -> list[bool]:
@@ -146,13 +161,13 @@ def reschedule(lane: Lane, sequences: Sequence[int], after_ms: int, now: int) ->
             chunk, at = found
             _end_receipt(chunk, at)
             group = lane.groups.number(chunk, at) if lane.groups is not None else 0
+            if chunk.born_at(at) > now:
+                chunk.set_born(at, 1, now + after_ms)
             if chunk.states[at] == READY:
                 lane.hold(chunk, at)
             if chunk.states[at] != LATER:
                 lane.delayed += 1
             _wait(lane, chunk, at, after_ms, now)
-            if after_ms and not chunk.received(at):
-                chunk.need_born()[at] = min(-(-(now + after_ms) // 1000), LOW32)
             if group and lane.groups is not None:
                 lane.groups.reconsider(lane, group)
         done.append(idle)
@@ -198,5 +213,5 @@ def _wait(lane: Lane, chunk: Chunk, at: int, after_ms: int, now: int) -> None:
     if after_ms <= 0:
         lane.appear(chunk, at)
         return
-    chunk.need_visible()[at] = (now + after_ms) & LOW32
+    chunk.wait(at, 1, now + after_ms, now)
     lane.index.add(now + after_ms, chunk.base + at, now)

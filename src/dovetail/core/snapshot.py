@@ -154,8 +154,8 @@ _CODES = "HQIHIIIQHI"
 def _chunk_bytes(chunk: Chunk) -> bytes:
     columns = _columns(chunk)
     lengths = [len(chunk.states), *(0 if column is None else len(column) for column in columns)]
-    wide_marks = int(chunk.mark_ms.typecode == "Q")
-    parts: list[Any] = [_CHUNK.pack(chunk.base, chunk.time, chunk.live, chunk.tombs, chunk.low, wide_marks, *lengths), chunk.states]
+    widths = sum(1 << index for index, column in enumerate(columns) if column is not None and column.typecode == "Q")
+    parts: list[Any] = [_CHUNK.pack(chunk.base, chunk.time, chunk.live, chunk.tombs, chunk.low, widths, *lengths), chunk.states]
     parts += [column for column in columns if column is not None]
     for extra in ((chunk.groups, chunk.nexts), chunk.origins or ()):
         parts.append(Struct("<I").pack(len(extra[0]) if extra and extra[0] is not None else 0))
@@ -164,14 +164,14 @@ def _chunk_bytes(chunk: Chunk) -> bytes:
 
 
 def _chunk_from(body: memoryview) -> Chunk:
-    base, time, live, tombs, low, wide_marks, size, *lengths = _CHUNK.unpack_from(body)
+    base, time, live, tombs, low, widths, size, *lengths = _CHUNK.unpack_from(body)
     chunk = Chunk(base, 0, time)
     at = _CHUNK.size
     chunk.states = bytearray(body[at : at + size])
     at += size
     made: list[array[int] | None] = []
-    for code, length in zip("HQIHQIIQHI" if wide_marks else _CODES, lengths, strict=True):
-        column = array(code)
+    for index, length in enumerate(lengths):
+        column = array("Q" if widths >> index & 1 else _CODES[index])
         end = at + length * column.itemsize
         column.frombytes(body[at:end])
         made.append(column if length else None)

@@ -299,14 +299,10 @@ class State:
         made = lane.attempts.get(o.attempt, self.time)
         if made is None:
             return None
-        found = [lane.find(sequence) for sequence in made.sequences]
-        for place, delivery in zip(found, made.deliveries, strict=True):
-            if place is None or place[0].delivery(place[1]) != delivery:
-                return None
         lease = lane.attributes.lease_ms if o.lease_ms == DEFAULT else o.lease_ms
-        if not all(settling.extend(lane, made.sequences, made.deliveries, lease, self.time)):
+        if not settling.renew(lane, made.sequences, made.deliveries, lease, self.time):
             return None
-        taken = [lane.taken(*place) for place in found if place is not None]
+        taken = [lane.taken(*place) for place in map(lane.find, made.sequences) if place is not None]
         return Popped(lane.queue, taken, self.time + lease)
 
     def _bury(self, lane: Lane, chunk: Chunk, at: int) -> bool:

@@ -164,7 +164,7 @@ class Chores:
             store.log.trim(position)
 
     async def _carry(self, survey: Survey) -> None:
-        """Write what pins the prefix again, oldest first, while under half of the log is alive or tapped: a byte is rewritten about once."""
+        """Write what pins the prefix again, oldest first, while under half of the log is alive or tapped: once for each byte, about."""
         store = self._store
         log = store.log
         tapped = min((lane.taps.needed_address() or log.tail for lane in store.state.lanes.values()), default=log.tail)

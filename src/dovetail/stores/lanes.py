@@ -279,7 +279,7 @@ class ReplayedLane:
             if len(found) == most:
                 break
             state = chunk.states[at]
-            until = self._store.time_of_low32(chunk.visible[at]) if state in (LATER, LEASED) and chunk.visible is not None else 0
+            until = chunk.visible_at(at, now) if state in (LATER, LEASED) else 0
             address, index = chunk.place(at)
             item = Item(self._record(address), index)
             origin = chunk.origin(at)

@@ -183,11 +183,6 @@ class Replayed:
     def now(self) -> int:
         return self.time.now()
 
-    def time_of_low32(self, low: int) -> int:
-        """The moment with this low half that is nearest to now."""
-        now = self.now()
-        return now + ((low - now + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
-
     # Queues
 
     async def _finish_queues(self) -> None:

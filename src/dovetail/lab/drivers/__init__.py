@@ -1,0 +1,1 @@
+"""Drivers: one file for each engine, ours and peers."""

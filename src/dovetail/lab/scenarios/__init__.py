@@ -1,0 +1,1 @@
+"""Scenarios: one file for each, with one declared object called SCENARIO."""

@@ -1,0 +1,130 @@
+"""A house for the contract suite: one node on the store under test, with a clock that the test moves.
+
+It knows the embedded API and which stores there are, nothing of how a store keeps its word. A new store adds a line to STORES.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import pytest
+
+from dovetail import Message, Node, Peeked, Queue
+from dovetail.clock import ManualClock
+from dovetail.errors import BadRequest
+from dovetail.node import start
+from dovetail.settings import Local, Settings
+
+T = TypeVar("T")
+PATIENCE_S = 10.0
+"""How long a test waits in real time for what should happen at once. Only a broken promise waits that long."""
+
+
+class Kind(NamedTuple):
+    """A store under test. `persists` says that what was acknowledged is there after a restart."""
+
+    name: str
+    url: Callable[[Path], str]
+    persists: bool
+
+
+STORES = (
+    Kind("memory", lambda folder: "memory:", False),
+    Kind("local", lambda folder: f"local:{folder / 'data'}", True),
+)
+
+# Small segments and inline syncs: a test makes many folders, and what it asks for has happened after a few turns of the loop.
+SETTINGS = Settings(local=Local(segment_bytes=2 << 20, snapshot_bytes=1 << 40, sync="inline"))
+
+
+class House:
+    """The node as it is now. After `again` handles of the old node are dead: ask for the queue once more."""
+
+    def __init__(self, kind: Kind, folder: Path) -> None:
+        self.kind = kind
+        self.url = kind.url(folder)
+        self.clock = ManualClock()
+        self._node: Node | None = None
+
+    @property
+    def node(self) -> Node:
+        assert self._node is not None
+        return self._node
+
+    async def open(self) -> None:
+        self._node = await start(self.url, settings=SETTINGS, clock=self.clock)
+
+    async def close(self) -> None:
+        if self._node is not None:
+            node, self._node = self._node, None
+            await node.close()
+
+    async def again(self, *, snapshot: bool = False) -> None:
+        """Restart the node where its store persists; what a test expects afterwards holds in any case."""
+        if snapshot:
+            await self.node.snapshot()
+        if self.kind.persists:
+            await self.close()
+            await self.open()
+
+    async def needs(self, promise: str, **rules: Any) -> None:
+        """The rest of the test is for stores that make this promise; the others must refuse a queue that needs it, in so many words."""
+        if getattr(self.node.store.promises, promise) in (True, "strict", "queue"):
+            return
+        if rules:
+            with pytest.raises(BadRequest):
+                await self.node.queue("refused", **rules)
+        pytest.skip(f"{self.kind.name} does not promise {promise}")
+
+    async def pass_time(self, seconds: float, step_s: float = 0.1) -> None:
+        """Let time pass in steps, with room in between for those whom it wakes."""
+        steps = max(1, round(seconds / step_s))
+        for _ in range(steps):
+            self.clock.advance(seconds / steps)
+            await turns(5)
+
+    async def facts(self) -> dict[tuple[str, str], Any]:
+        """Everything that can be seen of every queue without changing it."""
+        seen = {}
+        for namespace, name, _ in self.node.store.all_queues():
+            queue = await self.node.queue(name, namespace=namespace)
+            taps = {tap: await _read(queue, tap.name) for tap in await queue.taps()}
+            seen[namespace, name] = (queue.lane.attributes, await queue.counts(), await everything(queue), taps)
+        return seen
+
+
+async def _read(queue: Queue, name: str) -> Any:
+    try:
+        return queue.lane.tap_read(name, 10_000)
+    except BadRequest as cut:
+        return str(cut)
+
+
+async def everything(queue: Queue) -> list[Peeked]:
+    return await queue.peek(max=100_000)
+
+
+async def turns(count: int = 20) -> None:
+    """Let everybody else have so many turns of the loop."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def soon(answer: Awaitable[T]) -> T:
+    return await asyncio.wait_for(answer, PATIENCE_S)
+
+
+async def waiting(*receives: Awaitable[list[Message]]) -> list[asyncio.Task[list[Message]]]:
+    """Receivers that have come, in this order, and wait."""
+    tasks = []
+    for receive in receives:
+        tasks.append(asyncio.ensure_future(receive))
+        await turns()
+    return tasks  # type: ignore[return-value]  # ensure_future of a coroutine is a task
+
+
+def bodies(messages: Sequence[Any]) -> list[bytes]:
+    return [message.body for message in messages]

@@ -1,0 +1,117 @@
+"""What the oracle knows: plain objects in plain lists, and the few questions that everything else asks of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from dovetail.core.operation import Attributes, Handout, Origin
+
+MINUTES_5 = 300_000
+HOUR = 3_600_000
+
+
+@dataclass(eq=False)
+class Message:
+    sequence: int
+    group: bytes
+    place: tuple[int, int]
+    pushed: int
+    visible_at: int
+    origin: Origin | None = None
+    first_visible: int = 0
+    handed: bool = False
+    """Its last change was a hand-out; it is leased as long as visible_at lies ahead."""
+    delivery: int = 0
+    receives: int = 0
+    first_received: int = 0
+
+
+@dataclass
+class Waiter:
+    writer: bytes
+    address: int
+    most: int
+    lease_ms: int
+    until: int
+    attempt: bytes
+
+
+@dataclass
+class Tap:
+    next: int
+    lost: tuple[int, int] = (0, 0)
+
+
+@dataclass
+class Queue:
+    number: int
+    rules: Attributes
+    messages: list[Message] = field(default_factory=list)
+    next: int = 1
+    next_delivery: int = 1
+    dedup: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    attempts: dict[bytes, tuple[int, list[tuple[int, int]]]] = field(default_factory=dict)
+    waiters: list[Waiter] = field(default_factory=list)
+    taps: dict[str, Tap] = field(default_factory=dict)
+    noted: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """What taps may read: sequence → (address, item, time)."""
+
+    def find(self, sequence: int) -> Message | None:
+        return next((m for m in self.messages if m.sequence == sequence), None)
+
+
+@dataclass
+class Producer:
+    epoch: int = 0
+    results: list[Any] = field(default_factory=list)
+    """The outcome of every number from 1 on: {queue: sequence}, or why it was refused."""
+
+
+@dataclass
+class Writer:
+    last: int = 0
+    named: int = 0
+    silent_ms: int = 0
+    seen: int = 0
+    fresh: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Hand-outs that it may not have seen: (position, queue, sequence, delivery)."""
+
+
+class Facts:
+    def __init__(self) -> None:
+        self.time = 0
+        self.position = 0
+        self.key = b""
+        self.names: dict[int, tuple[str, str]] = {}
+        self.next_queue = 1
+        self.queues: dict[int, Queue] = {}
+        self.dropped: set[int] = set()
+        self.producers: dict[bytes, Producer] = {}
+        self.writers: dict[bytes, Writer] = {}
+        self.writer = b""
+        self.handouts: list[Handout] = []
+
+    def leased(self, message: Message) -> bool:
+        return message.handed and message.visible_at > self.time
+
+    def full(self, queue: Queue) -> bool:
+        return bool(queue.rules.in_flight_max) and sum(map(self.leased, queue.messages)) >= queue.rules.in_flight_max
+
+    def available(self, queue: Queue) -> list[Message]:
+        """What a receive could begin with, lowest first."""
+        free = []
+        met: set[bytes] = set()
+        busy = {message.group for message in queue.messages if self.leased(message)}
+        for message in queue.messages:
+            blocked = message.group and (message.group in met or message.group in busy)
+            met.add(message.group)
+            if message.visible_at <= self.time and not blocked:
+                free.append(message)
+        return free
+
+    def counts(self, number: int, now: int) -> tuple[int, int, int]:
+        messages = self.queues[number].messages
+        later = [m for m in messages if m.visible_at > now]
+        leased = sum(m.handed for m in later)
+        return len(messages) - len(later), len(later) - leased, leased
