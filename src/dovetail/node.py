@@ -25,6 +25,7 @@ class Node:
     def __init__(self, store: Replayed, clock: Clock) -> None:
         self.store = store
         self.broker = Broker(store, clock)
+        store.on_fail = self.broker.fail
         self._closed = False
 
     @property

@@ -25,6 +25,8 @@ class Message:
     delivery: int = 0
     receives: int = 0
     first_received: int = 0
+    moved_at: int = -1
+    """The entry that moved it here: it moves at most once in each."""
 
 
 @dataclass

@@ -82,7 +82,7 @@ class Flow(Facts):
             return Refusal(Why.GAP)
         if o.number <= len(producer.results):
             return Done(0)
-        producer.results.append({})
+        producer.results.append(Why.SKIPPED)
         return Done(1)
 
     # Hand-outs
@@ -169,7 +169,8 @@ class Flow(Facts):
     def _move(self, queue: Queue, message: Message, target: Queue) -> None:
         queue.messages.remove(message)
         was = message.origin or Origin(queue.number, message.sequence, 0, message.pushed)
-        self._join(target, message.place, message.group if target.rules.grouped else b"", 0, was._replace(source=queue.number))
+        group = message.group if target.rules.grouped else b""
+        self._join(target, message.place, group, 0, was._replace(source=queue.number)).moved_at = self.position
 
     def do_move(self, o: op.Move, _: int) -> Outcome:
         queue = self.queues.get(o.source)
@@ -178,7 +179,8 @@ class Flow(Facts):
         moved = 0
         for message in list(queue.messages):
             target = self.queues.get(o.target or (message.origin.source if message.origin else 0))
-            if moved < o.max and message.visible_at <= self.time and target is not None and target is not queue:
+            free = message.visible_at <= self.time and message.moved_at != self.position
+            if moved < o.max and free and target is not None and target is not queue:
                 self._move(queue, message, target)
                 moved += 1
         return Done(moved)

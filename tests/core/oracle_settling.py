@@ -111,6 +111,11 @@ class Settling(Flow):
         queue = self.queues.get(o.complete.queue)
         if queue is None:
             return Refusal(Why.NO_QUEUE)
+        number = o.push.numbered
+        producer = self.producers.get(number.producer) if number is not None else None
+        if number is not None and producer is not None and producer.epoch == number.epoch and number.number >= 1:
+            if number.number + len(o.push.bodies) - 1 <= len(producer.results):
+                return self.do_push(o.push, address)
         receipts = list(zip(o.complete.sequences, o.complete.deliveries, strict=True))
         if len(dict(receipts)) != len(receipts) or not all(self.honoured(queue, *receipt) for receipt in receipts):
             return Refusal(Why.DEAD_RECEIPT)
@@ -172,10 +177,13 @@ class Settling(Flow):
         queue = self.queues.get(o.queue)
         return (queue, queue.taps[o.name]) if queue is not None and o.name in queue.taps else None
 
+    def _no_tap(self, o: Any) -> Refusal:
+        return Refusal(Why.NO_TAP if o.queue in self.queues else Why.NO_QUEUE)
+
     def do_tapadvance(self, o: op.TapAdvance, _: int) -> Outcome:
         found = self._tap(o)
         if found is None:
-            return Refusal(Why.NO_TAP)
+            return self._no_tap(o)
         found[1].next = max(found[1].next, min(o.sequence, found[0].next))
         found[1].lost = (0, 0)
         self._forget(found[0])
@@ -184,7 +192,7 @@ class Settling(Flow):
     def do_tapcut(self, o: op.TapCut, _: int) -> Outcome:
         found = self._tap(o)
         if found is None:
-            return Refusal(Why.NO_TAP)
+            return self._no_tap(o)
         queue, tap = found
         target = min(o.sequence, queue.next)
         if target > tap.next:
@@ -196,7 +204,7 @@ class Settling(Flow):
     def do_tapclose(self, o: op.TapClose, _: int) -> Outcome:
         found = self._tap(o)
         if found is None:
-            return Refusal(Why.NO_TAP)
+            return self._no_tap(o)
         del found[0].taps[o.name]
         self._forget(found[0])
         return Done()

@@ -44,7 +44,7 @@ def test_a_dropped_queue_is_never_created_again() -> None:
 def test_a_refused_drop_leaves_its_id_usable() -> None:
     """A refusal means that nothing happened."""
     log = Local()
-    assert log(Drop(1)) == Refusal(Why.NO_QUEUE)
+    assert log(Drop(1)) == Refusal(Why.NO_QUEUE, "1")
     assert log(Register("", "q"), Create(1, Attributes())) == [Done(1), Done(1)]
 
 

@@ -80,7 +80,7 @@ def decode(data: Data) -> Operation:
         return _DECODERS[data[0]](data)
     except KeyError:
         raise CodecError(f"operation of unknown kind {data[0]}") from None
-    except (struct_error, IndexError, ValueError, TypeError, OverflowError) as error:
+    except (struct_error, IndexError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise CodecError(f"operation of kind {data[0] if len(data) else 'none'}: {error}") from None
 
 
@@ -189,6 +189,11 @@ def push_in(record: Data) -> Data:
     if kind == Kind.CARRY:
         return record[_CARRY.size :]
     raise CodecError(f"no message lies in a record of kind {kind}")
+
+
+def messages_in(record: Data) -> int:
+    """How many messages share this record."""
+    return int(_PUSH.unpack_from(push_in(record))[3])
 
 
 class Item:
@@ -317,9 +322,9 @@ def _fixed_decoder(made: type[Any], layout: Struct) -> Callable[[Data], Operatio
 
 def _decode_pop(data: Data) -> op.Pop:
     _, flags, attempt_size, most, queue, lease_ms, wait_ms = _POP.unpack_from(data)
-    if most > BATCH_MESSAGES_MAX or not most:
-        raise CodecError(f"a pop of {most} messages")
-    return op.Pop(queue, most, lease_ms, bool(flags & 1), wait_ms, bytes(data[_POP.size : _POP.size + attempt_size]))
+    if not 1 <= most <= BATCH_MESSAGES_MAX or lease_ms < op.DEFAULT or len(data) != _POP.size + attempt_size:
+        raise CodecError(f"a pop of {most} messages for {lease_ms} ms in {len(data)} bytes")
+    return op.Pop(queue, most, lease_ms, bool(flags & 1), wait_ms, bytes(data[_POP.size :]))
 
 
 def _decode_complete_push(data: Data) -> op.CompletePush:

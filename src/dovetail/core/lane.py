@@ -24,7 +24,7 @@ from dovetail.core.chunk import GONE, HELD, LATER, LEASED, MASK, READY, SHIFT, S
 from dovetail.core.deduplication import Deduplication
 from dovetail.core.groups import Groups
 from dovetail.core.operation import DEFAULT, Attributes, Origin, Taken
-from dovetail.core.taps import Taps
+from dovetail.core.taps import Run, Runs, Taps
 from dovetail.core.timeindex import TimeIndex
 from dovetail.core.waiting import Attempts, Waiters
 from dovetail.limits import RECEIVES_COUNTED_MAX
@@ -32,8 +32,8 @@ from dovetail.limits import RECEIVES_COUNTED_MAX
 _LEASED_RUN = bytes((LEASED,)) * SIZE
 _READY_RUN = bytes((READY,)) * SIZE
 
-Bury = Callable[["Lane", Chunk, int], bool]
-"""Moves a message that was received too often to the dead letters; False where there is nowhere to move it to."""
+Bury = Callable[["Lane", Chunk, int], None]
+"""Moves a message that was received too often to the dead letters."""
 
 
 class Lane:
@@ -131,12 +131,13 @@ class Lane:
         item: int = 0,
         delays: Sequence[int] | None = None,
         groups: Sequence[bytes] | None = None,
-        tapped: bool = True,
+        origin: Origin | None = None,
     ) -> int:
         """`count` messages of one record, from its `item`-th on; returns the first sequence. They take consecutive ones."""
         first = self.next
-        if tapped and self.taps.open:
-            self.taps.pushed(first, count, address, item, now)
+        if self.taps.open:
+            home = (origin.queue, origin.sequence) if origin is not None else (0, 0)
+            self.taps.recent.append(Run(first, count, address, item, now, *home))
         default = self.attributes.delay_ms
         uniform = delays[0] if delays is not None and len(delays) == 1 else default if delays is None else None
         if uniform == DEFAULT:
@@ -213,23 +214,25 @@ class Lane:
         return None
 
     def pop(self, now: int, most: int, lease_ms: int, delete: bool, bury: Bury | None) -> list[Taken]:
-        """Take up to `most` visible messages, lowest sequence first, a group's members one behind the other."""
+        """Take up to `most` visible messages, lowest sequence first, a group's members one behind the other. `bury` is None where there
+        is nowhere to move dead letters to: they are delivered then, and counted."""
         taken: list[Taken] = []
         until = now + lease_ms
-        receives_max = self.attributes.receives_max if bury is not None else 0
+        receives_max = self.attributes.receives_max if self.attributes.dead_letter else 0
         while most > 0:
             chunk = self._first_ready()
             if chunk is None:
                 break
             at = chunk.states.find(READY, chunk.low)
             chunk.low = at
-            if receives_max and bury is not None and chunk.received(at) >= receives_max:
-                if bury(self, chunk, at):
+            if receives_max and chunk.received(at) >= receives_max:
+                if bury is not None:
+                    bury(self, chunk, at)
                     self.buried += 1
                     continue
                 self.stranded += 1
             if self.groups is not None and self.groups.number(chunk, at):
-                run = self._take_group(chunk, at, now, until, most, delete, receives_max)
+                run = self._take_group(chunk, at, now, until, most, delete, receives_max if bury is not None else 0)
                 taken += run
                 most -= len(run)
                 continue
@@ -283,7 +286,8 @@ class Lane:
             self.index.add_run(until, chunk.base + at, count, now)
         chunk.wait(at, count, until, now)
         chunk.ready -= count
-        chunk.low = end
+        if chunk.low == at:
+            chunk.low = end
         self.leased += count
         first = time + chunk.first_received[at] if chunk.first_received is not None else now
         return Taken(chunk.base + at, count, delivery, address, item, receives, time, first, chunk.origin(at))
@@ -387,6 +391,12 @@ class Lane:
 
     # Looking
 
+    def lease_for(self, lease_ms: int) -> int:
+        """The lease that is asked for, or the queue's, and never more than the queue allows."""
+        rules = self.attributes
+        lease = rules.lease_ms if lease_ms == DEFAULT else lease_ms
+        return min(lease, rules.lease_max_ms) if rules.lease_max_ms else lease
+
     def find(self, sequence: int) -> tuple[Chunk, int] | None:
         """A live message by its sequence."""
         chunk = self.chunks.get(sequence >> SHIFT)
@@ -430,15 +440,20 @@ class Lane:
         first = time + chunk.first_received[at] if chunk.first_received is not None else time
         return Taken(chunk.base + at, 1, deliveries[at], address, item, (received[at],), time, first, chunk.origin(at))
 
-    def tap_live(self) -> None:
-        """The first tap opens: note the messages that wait now, so that it can read them even after they are settled."""
+    def tap_live(self, below: int) -> None:
+        """A tap opens at the earliest: note what waits now and is not noted yet, so that it can be read even after it is settled."""
+        noted = Runs()
         for chunk, at in self.walk():
-            address, item = chunk.place(at)
-            self.taps.pushed(chunk.base + at, 1, address, item, chunk.pushed_at(at))
+            if chunk.base + at >= below:
+                break
+            origin = chunk.origin(at)
+            home = (origin.queue, origin.sequence) if origin is not None else (0, 0)
+            noted.append(Run(chunk.base + at, 1, *chunk.place(at), chunk.pushed_at(at), *home))
+        self.taps.recent = noted.followed_by(self.taps.recent)
 
     def adopt(self, now: int, address: int, item: int, group: bytes, origin: Origin) -> int:
         """A message that was moved here from another lane; its record stays where it is."""
-        sequence = self.push(now, 1, address, item, (0,), (group,))
+        sequence = self.push(now, 1, address, item, (0,), (group,), origin)
         assert self.tail is not None
         self.tail.set_origin(sequence & MASK, origin)
         return sequence

@@ -74,6 +74,8 @@ class Attributes:
     """The rules of one queue, as the lane's own log states them. Zero switches a rule off."""
 
     lease_ms: int = 30_000
+    lease_max_ms: int = 0
+    """A lease, also a changed one, ends at most this long after the entry that sets it."""
     delay_ms: int = 0
     retention_ms: int = 0
     receives_max: int = 0
@@ -346,6 +348,7 @@ class Why(IntEnum):
     NEEDS_GROUPS = 10
     VERSION = 11
     BEGUN = 12
+    SKIPPED = 13
 
 
 class Done(NamedTuple):
@@ -366,6 +369,8 @@ class Pushed(NamedTuple):
     sequences: Sequence[int]
     repeats: frozenset[int] = frozenset()
     """Indexes of messages that were stored before (deduplication, repeated numbers)."""
+    refused: frozenset[int] = frozenset()
+    """Indexes of messages whose number was refused or skipped: it has that one outcome for ever."""
 
 
 class PushedAll(NamedTuple):

@@ -13,7 +13,7 @@ from dovetail.core.operation import Why
 from dovetail.limits import PRODUCER_RESULTS_KEPT
 
 Result = tuple[tuple[int, int], ...] | Why
-"""(queue, sequence) of each lane, or why it was refused; () where the message was skipped."""
+"""(queue, sequence) of each lane, or why it was refused."""
 
 
 class Producer:

@@ -161,7 +161,8 @@ def reschedule(lane: Lane, sequences: Sequence[int], after_ms: int, now: int) ->
             chunk, at = found
             _end_receipt(chunk, at)
             group = lane.groups.number(chunk, at) if lane.groups is not None else 0
-            if chunk.born_at(at) > now:
+            if not chunk.received(at):
+                # Nobody has seen it yet, so its first time is still to come: a long delay must outlive the retention.
                 chunk.set_born(at, 1, now + after_ms)
             if chunk.states[at] == READY:
                 lane.hold(chunk, at)

@@ -2,7 +2,7 @@
 are saved and loaded in a fraction of a second.
 
     magic 8 · version u32 · 0 u32
-    section:  tag u8 · 0 × 3 · crc32 u32 · length u64 · data
+    section:  tag u8 · 0 × 3 · crc32 u32 (seeded with the tag) · length u64 · data
     tags      STATE (JSON) · then for each lane: LANE (JSON), CHUNK × n, TIMES × n, DEDUP × n · END
 
 Reading checks every section before it is used and knows all of the bytes: a snapshot cut anywhere has no END and is refused.
@@ -114,14 +114,14 @@ def sections(data: memoryview) -> Iterator[tuple[int, memoryview]]:
         tag, checksum, length = _SECTION.unpack_from(data, at)
         at += _SECTION.size
         body = data[at : at + length]
-        if len(body) != length or crc32(body) != checksum:
+        if len(body) != length or crc32(body, tag) != checksum:
             raise CodecError(f"a section of the snapshot is damaged at byte {at}")
         yield tag, body
         at += length
 
 
 def _section(tag: int, data: bytes) -> bytes:
-    return _SECTION.pack(tag, crc32(data), len(data)) + data
+    return _SECTION.pack(tag, crc32(data, tag), len(data)) + data
 
 
 def _array(code: str, data: memoryview | bytes) -> array[int]:
@@ -208,7 +208,7 @@ def _lane_facts(lane: Lane, stretch: Stretch | None) -> dict[str, Any]:
         "free_groups": lane.groups.free if lane.groups is not None else [],
         "taps": {name: [tap.next, tap.age_ms, tap.bytes, tap.lost_first, tap.lost_count] for name, tap in lane.taps.by_name.items()},
         "stretches": [*lane.taps.stretches, *([stretch] if stretch is not None else [])],
-        "recent": [getattr(recent, name).tolist() for name in Runs.__slots__],
+        "recent": [column.tolist() for column in recent.columns()],
         "waiters": [[w.writer.hex(), w.waiter, w.most, w.lease_ms, w.delete, w.until, w.attempt.hex()] for w in lane.waiters],
         "attempts": [[key.hex(), made.time, made.sequences, made.deliveries] for key, made in lane.attempts.kept.items()],
     }
@@ -223,8 +223,8 @@ def _lane_from(facts: dict[str, Any]) -> Lane:
         tap = lane.taps.by_name[name] = Tap(following, age_ms, size)
         tap.lost_first, tap.lost_count = lost_first, lost_count
     lane.taps.stretches = [Stretch(*stretch) for stretch in facts["stretches"]]
-    for name, values in zip(Runs.__slots__, facts["recent"], strict=True):
-        getattr(lane.taps.recent, name).extend(values)
+    for column, values in zip(lane.taps.recent.columns(), facts["recent"], strict=True):
+        column.extend(values)
     lane.waiters.line = deque(
         Waiter(bytes.fromhex(writer), waiter, most, lease, delete, until, bytes.fromhex(attempt))
         for writer, waiter, most, lease, delete, until, attempt in facts["waiters"]
@@ -271,6 +271,7 @@ def _state_facts(state: State) -> dict[str, Any]:
             [key.hex(), p.epoch, p.last, [int(r) if isinstance(r, Why) else r for r in p.results]]
             for key, p in state.producers.by_id.items()
         ],
+        "closed": [key.hex() for key in state.writers.closed],
         "writers": [[key.hex(), w.version, w.last, w.applied, w.silent_ms, w.seen, w.handed] for key, w in state.writers.by_id.items()],
     }
 
@@ -292,6 +293,7 @@ def _state_from(facts: dict[str, Any]) -> State:
         producer = state.producers.by_id[bytes.fromhex(key)] = Producer()
         producer.epoch, producer.last = epoch, last
         producer.results = [Why(r) if isinstance(r, int) else tuple((queue, sequence) for queue, sequence in r) for r in results]
+    state.writers.closed = dict.fromkeys(map(bytes.fromhex, facts["closed"]))
     for key, version, last, applied, silent_ms, seen, handed in facts["writers"]:
         writer = state.writers.by_id[bytes.fromhex(key)] = Writer(version, seen)
         writer.last, writer.applied, writer.silent_ms = last, applied, silent_ms

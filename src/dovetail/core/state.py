@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dovetail.core import operation as op
-from dovetail.core import settling
+from dovetail.core import settling, tapping
 from dovetail.core.catalog import Catalog
 from dovetail.core.chunk import HELD, READY, Chunk
 from dovetail.core.groups import Groups
 from dovetail.core.lane import Lane
 from dovetail.core.message import salt_of
 from dovetail.core.operation import (
-    DEFAULT,
     Applied,
     Done,
     Handout,
@@ -35,10 +34,8 @@ from dovetail.core.operation import (
     Why,
 )
 from dovetail.core.producers import Producer, Producers, Result
-from dovetail.core.taps import Tap
 from dovetail.core.waiting import Attempt, Waiter
 from dovetail.core.writers import Writers
-from dovetail.limits import TAPS_PER_QUEUE_MAX
 
 APPLY_VERSION = 1
 
@@ -61,6 +58,8 @@ class State:
         self.waiting: dict[int, None] = {}
         """Queues with waiters in their lanes (shared logs), in the order in which they began to wait."""
         self._writer = b""
+        self._moved: set[tuple[int, int]] = set()
+        """(queue, sequence) of messages that were moved by the entry under way: each moves at most once."""
 
     def apply(
         self, after: int, head: Head, operations: Sequence[Operation], addresses: Sequence[int], log_stamp: int | None = None
@@ -70,13 +69,19 @@ class State:
         step = max(0, stamp - self.time) if self.time else 0
         self.time += step if self.time else stamp
         self.position = after
+        self._moved.clear()
+        self._writer = head.writer
         handouts: list[Handout] = []
         if head.writer:
-            if operations and not isinstance(operations[0], op.Open) and not self.writers.judge(head.writer, head.number):
+            self._pass_time(step, head.writer)
+            if operations and isinstance(operations[0], op.Open):
+                # It opens, and holds nothing else.
+                outcomes = [self._open(operations[0], 0), *(Refusal(Why.NOT_OPEN) for _ in operations[1:])]
+                return Applied(outcomes, handouts)
+            if not self.writers.judge(head.writer, head.number):
                 return Applied([Refusal(Why.NOT_OPEN)] * len(operations), handouts)
-            self._hear(head, step)
-        self._writer = head.writer
-        outcomes: list[Outcome] = []
+            self.writers.heard(head.writer, head.applied, self.time)
+        outcomes = []
         handlers = _HANDLERS
         for operation, address in zip(operations, addresses, strict=True):
             outcomes.append(handlers[type(operation)](self, operation, address))
@@ -84,41 +89,44 @@ class State:
                 self._serve(handouts)
         return Applied(outcomes, handouts)
 
-    def _hear(self, head: Head, step: int) -> None:
-        self.writers.heard(head.writer, head.applied, self.time)
-        for silent in self.writers.pass_time(step, self.time):
+    def _pass_time(self, step: int, speaker: bytes) -> None:
+        """Writers other than the one who speaks were silent for this step; for some it was one step too many."""
+        for silent, handed in self.writers.pass_time(step, speaker, self.time):
             for lane in self.lanes.values():
                 lane.waiters.leave_with(silent)
-            writer = self.writers.by_id.get(silent)
-            for _, queue, sequence, delivery in writer.handed if writer is not None else ():
-                if queue in self.lanes:
-                    settling.release(self.lanes[queue], (sequence,), (delivery,), self.time)
-            if writer is not None:
-                writer.handed = []
+            for _, queue, sequence, delivery in handed:
+                held = self._lane(queue)
+                if held is not None:
+                    settling.release(held, (sequence,), (delivery,), self.time)
 
     def _serve(self, handouts: list[Handout]) -> None:
-        """Every lane with waiters gives what it may, in the order in which they wait."""
-        for queue in list(self.waiting):
-            lane = self.lanes.get(queue)
-            if lane is None:
-                del self.waiting[queue]
-                continue
-            lane.advance(self.time)
-            lane.waiters.leave_late(self.time)
-            line = lane.waiters.line
-            while line and lane.has_visible(self.time) and not self._full(lane):
-                waiter = line.popleft()
-                popped = self._take(lane, waiter.most, waiter.lease_ms, False)
-                if not popped.taken:
-                    line.appendleft(waiter)
-                    break
-                count = sum(taken.length for taken in popped.taken)
-                self._note_handout(waiter.writer, queue, popped)
-                handouts.append(Handout(waiter.writer, waiter.waiter, popped))
-                if count < waiter.most:
-                    line.append(waiter._replace(most=waiter.most - count))
-            if not line:
-                del self.waiting[queue]
+        """Every lane with waiters gives what it may, in the order in which they wait. What one gives may be a dead letter for another."""
+        served = True
+        while served:
+            served = False
+            for queue in list(self.waiting):
+                lane = self._lane(queue)
+                if lane is None or not lane.waiters:
+                    del self.waiting[queue]
+                else:
+                    served |= self._serve_lane(lane, handouts)
+
+    def _serve_lane(self, lane: Lane, handouts: list[Handout]) -> bool:
+        line, before = lane.waiters.line, lane.buried
+        while line and lane.has_visible(self.time) and not self._full(lane):
+            waiter = line.popleft()
+            popped = self._take(lane, waiter.most, waiter.lease_ms, False)
+            if not popped.taken:
+                line.appendleft(waiter)
+                break
+            if waiter.attempt:
+                self._remember(lane, waiter.attempt, popped)
+            self._note_handout(waiter.writer, lane.queue, popped)
+            handouts.append(Handout(waiter.writer, waiter.waiter, popped))
+            count = sum(taken.length for taken in popped.taken)
+            if count < waiter.most:
+                line.append(waiter._replace(most=waiter.most - count))
+        return lane.buried > before
 
     def _note_handout(self, writer: bytes, queue: int, popped: Popped) -> None:
         known = self.writers.by_id.get(writer)
@@ -128,9 +136,12 @@ class State:
                     known.handed.append((self.position, queue, taken.sequence + offset, taken.delivery + offset))
 
     def _lane(self, queue: int) -> Lane | None:
+        """The lane, with its time advanced: what is due is visible, and waiters whose time is over have left."""
         lane = self.lanes.get(queue)
         if lane is not None:
             lane.advance(self.time)
+            if lane.waiters:
+                lane.waiters.leave_late(self.time)
         return lane
 
     # The log itself
@@ -144,8 +155,8 @@ class State:
     def _open(self, o: op.Open, _: int) -> Outcome:
         if o.version < self.version:
             return Refusal(Why.VERSION)
-        if self._writer:
-            self.writers.open(o.writer, o.version, self.time)
+        if self._writer and not self.writers.open(o.writer, o.version, self.time):
+            return Refusal(Why.NOT_OPEN)
         return Done()
 
     def _upgrade(self, o: op.Upgrade, _: int) -> Outcome:
@@ -196,9 +207,11 @@ class State:
         return Done(o.queue)
 
     def _drop(self, o: op.Drop, _: int) -> Outcome:
+        if self.lanes.pop(o.queue, None) is None:
+            return Refusal(Why.NO_QUEUE, str(o.queue))
         self.dropped[o.queue] = None
         self.waiting.pop(o.queue, None)
-        return Done() if self.lanes.pop(o.queue, None) is not None else Refusal(Why.NO_QUEUE)
+        return Done()
 
     # Messages
 
@@ -256,10 +269,21 @@ class State:
                 made.why if isinstance(made, Refusal) else tuple((lane.queue, lane.sequences[index]) for lane in lanes),
             )
         producer.settle(results)
-        if isinstance(made, Refusal) and not known:
-            return made
-        repeats = frozenset(range(known)) | {known + index for lane in lanes for index in lane.repeats}
-        answers = tuple(Pushed(queue, [_sequence_in(result, queue) for result in [*earlier, *results]], repeats) for queue in o.queues)
+        outcomes = [*earlier, *results]
+        refused = frozenset(index for index, result in enumerate(outcomes) if isinstance(result, Why))
+        first = outcomes[0]
+        if len(refused) == count and isinstance(first, Why):
+            return Refusal(first)
+        fresh = {lane.queue: lane.repeats for lane in lanes}
+        answers = tuple(
+            Pushed(
+                queue,
+                [_sequence_in(result, queue) for result in outcomes],
+                frozenset(range(known)) - refused | {known + index for index in fresh.get(queue, ())},
+                refused,
+            )
+            for queue in o.queues
+        )
         return answers[0] if len(answers) == 1 else PushedAll(answers)
 
     def _full(self, lane: Lane) -> bool:
@@ -283,15 +307,19 @@ class State:
             self.waiting[o.queue] = None
             return popped._replace(waiting=True)
         if o.attempt and popped.taken and not o.delete:
-            sequences = tuple(taken.sequence + i for taken in popped.taken for i in range(taken.length))
-            deliveries = tuple(taken.delivery + i for taken in popped.taken for i in range(taken.length))
-            lane.attempts.put(o.attempt, Attempt(self.time, sequences, deliveries))
+            self._remember(lane, o.attempt, popped)
         return popped
 
+    def _remember(self, lane: Lane, attempt: bytes, popped: Popped) -> None:
+        sequences = tuple(taken.sequence + i for taken in popped.taken for i in range(taken.length))
+        deliveries = tuple(taken.delivery + i for taken in popped.taken for i in range(taken.length))
+        lane.attempts.put(attempt, Attempt(self.time, sequences, deliveries))
+
     def _take(self, lane: Lane, most: int, lease_ms: int, delete: bool) -> Popped:
-        lease = lane.attributes.lease_ms if lease_ms == DEFAULT else lease_ms
+        lease = lane.lease_for(lease_ms)
         room = lane.attributes.in_flight_max - lane.leased if lane.attributes.in_flight_max else most
-        bury = self._bury if lane.attributes.receives_max and lane.attributes.dead_letter else None
+        dead_letter = lane.attributes.dead_letter
+        bury = self._bury if dead_letter in self.lanes and dead_letter != lane.queue else None
         return Popped(lane.queue, lane.pop(self.time, min(most, room), lease, delete, bury), self.time + lease)
 
     def _repeat_attempt(self, lane: Lane, o: op.Pop) -> Popped | None:
@@ -299,19 +327,15 @@ class State:
         made = lane.attempts.get(o.attempt, self.time)
         if made is None:
             return None
-        lease = lane.attributes.lease_ms if o.lease_ms == DEFAULT else o.lease_ms
+        lease = lane.lease_for(o.lease_ms)
         if not settling.renew(lane, made.sequences, made.deliveries, lease, self.time):
             return None
         taken = [lane.taken(*place) for place in map(lane.find, made.sequences) if place is not None]
         return Popped(lane.queue, taken, self.time + lease)
 
-    def _bury(self, lane: Lane, chunk: Chunk, at: int) -> bool:
+    def _bury(self, lane: Lane, chunk: Chunk, at: int) -> None:
         """Received too often: on to the dead letters, where its count starts again."""
-        target = self.lanes.get(lane.attributes.dead_letter)
-        if target is None or target is lane:
-            return False
-        self._move_message(lane, chunk, at, target)
-        return True
+        self._move_message(lane, chunk, at, self.lanes[lane.attributes.dead_letter])
 
     def _move_message(self, lane: Lane, chunk: Chunk, at: int, target: Lane) -> None:
         address, item = chunk.place(at)
@@ -325,7 +349,7 @@ class State:
         group = lane.groups.name_of(chunk, at) if lane.groups is not None else b""
         lane.remove(chunk, at)
         target.advance(self.time)
-        target.adopt(self.time, address, item, group, origin)
+        self._moved.add((target.queue, target.adopt(self.time, address, item, group, origin)))
 
     def _move(self, o: op.Move, _: int) -> Outcome:
         """Redrive: visible messages of the source, in order, go to the target or back to where they came from."""
@@ -338,7 +362,8 @@ class State:
                 break
             origin = chunk.origin(at)
             target = self.lanes.get(o.target or (origin.source if origin is not None else 0))
-            if target is not None and target is not lane and chunk.states[at] in (READY, HELD):
+            moved = (lane.queue, chunk.base + at) in self._moved
+            if target is not None and target is not lane and chunk.states[at] in (READY, HELD) and not moved:
                 chosen.append((chunk, at, target))
         for chunk, at, target in chosen:
             self._move_message(lane, chunk, at, target)
@@ -355,11 +380,7 @@ class State:
         return self._settled(o.queue, lambda lane: settling.requeue(lane, o.sequences, o.deliveries, o.after_ms, self.time))
 
     def _extend(self, o: op.Extend, _: int) -> Outcome:
-        def act(lane: Lane) -> Sequence[bool]:
-            lease = lane.attributes.lease_ms if o.lease_ms == DEFAULT else o.lease_ms
-            return settling.extend(lane, o.sequences, o.deliveries, lease, self.time)
-
-        return self._settled(o.queue, act)
+        return self._settled(o.queue, lambda lane: settling.extend(lane, o.sequences, o.deliveries, lane.lease_for(o.lease_ms), self.time))
 
     def _release(self, o: op.Release, _: int) -> Outcome:
         return self._settled(o.queue, lambda lane: settling.release(lane, o.sequences, o.deliveries, self.time))
@@ -378,6 +399,11 @@ class State:
         lane = self._lane(o.complete.queue)
         if lane is None:
             return Refusal(Why.NO_QUEUE, str(o.complete.queue))
+        number = o.push.numbered
+        producer = self.producers.judge(*number) if number is not None else None
+        if isinstance(producer, Producer) and number is not None and number.number + len(o.push.bodies) - 1 <= producer.last:
+            # A repeat: both halves happened, or were refused, the first time.
+            return self._push(o.push, address)
         if not settling.all_alive(lane, o.complete.sequences, o.complete.deliveries):
             return Refusal(Why.DEAD_RECEIPT)
         pushed = self._push(o.push, address)
@@ -406,64 +432,18 @@ class State:
     def _producer_open(self, o: op.ProducerOpen, _: int) -> Outcome:
         return Opened(*self.producers.open(o.producer))
 
+    def _tap(self, o: op.TapOpen | op.TapAdvance | op.TapCut | op.TapClose, _: int) -> Outcome:
+        lane = self._lane(o.queue)
+        return Refusal(Why.NO_QUEUE, str(o.queue)) if lane is None else tapping.tap(lane, o)
+
     def _skip(self, o: op.Skip, _: int) -> Outcome:
         producer = self.producers.judge(o.producer, o.epoch, o.number)
         if not isinstance(producer, Producer):
             return Refusal(producer)
         if o.number > producer.last:
-            producer.settle([()])
+            producer.settle([Why.SKIPPED])
             return Done(1)
         return Done(0)
-
-    def _tap_open(self, o: op.TapOpen, _: int) -> Outcome:
-        lane = self._lane(o.queue)
-        if lane is None:
-            return Refusal(Why.NO_QUEUE)
-        known = lane.taps.by_name.get(o.name)
-        if known is not None:
-            return Done(known.next)
-        if len(lane.taps.by_name) >= TAPS_PER_QUEUE_MAX:
-            return Refusal(Why.TOO_MANY_TAPS)
-        if not lane.taps.open:
-            lane.tap_live()
-        lowest = lane.taps.floor(lane.next)
-        start = lane.next if o.start == op.LATEST else max(lowest, min(o.start, lane.next))
-        lane.taps.by_name[o.name] = Tap(start, o.age_ms, o.bytes)
-        lane.taps.forget()
-        return Done(start)
-
-    def _tap_advance(self, o: op.TapAdvance, _: int) -> Outcome:
-        lane = self._lane(o.queue)
-        tap = lane.taps.by_name.get(o.name) if lane is not None else None
-        if lane is None or tap is None:
-            return Refusal(Why.NO_TAP)
-        tap.next = max(tap.next, min(o.sequence, lane.next))
-        if tap.next > tap.lost_first:
-            tap.lost_count = 0
-        lane.taps.forget()
-        return Done(tap.next)
-
-    def _tap_cut(self, o: op.TapCut, _: int) -> Outcome:
-        """The tap fell behind its bound: what it loses is remembered until it has been told and goes on."""
-        lane = self._lane(o.queue)
-        tap = lane.taps.by_name.get(o.name) if lane is not None else None
-        if lane is None or tap is None:
-            return Refusal(Why.NO_TAP)
-        target = min(o.sequence, lane.next)
-        if target > tap.next:
-            if not tap.lost_count:
-                tap.lost_first = tap.next
-            tap.lost_count = target - tap.lost_first
-            tap.next = target
-            lane.taps.forget()
-        return Done(tap.next)
-
-    def _tap_close(self, o: op.TapClose, _: int) -> Outcome:
-        lane = self._lane(o.queue)
-        if lane is None or lane.taps.by_name.pop(o.name, None) is None:
-            return Refusal(Why.NO_TAP)
-        lane.taps.forget()
-        return Done()
 
 
 def _sequence_in(result: Result | None, queue: int) -> int:
@@ -499,10 +479,10 @@ _HANDLERS: dict[type[Any], Callable[[State, Any, int], Outcome]] = {
     op.Move: State._move,
     op.ProducerOpen: State._producer_open,
     op.Skip: State._skip,
-    op.TapOpen: State._tap_open,
-    op.TapAdvance: State._tap_advance,
-    op.TapCut: State._tap_cut,
-    op.TapClose: State._tap_close,
+    op.TapOpen: State._tap,
+    op.TapAdvance: State._tap,
+    op.TapCut: State._tap,
+    op.TapClose: State._tap,
     op.Carry: State._carry,
     op.Trim: State._trim,
     op.Tick: State._tick,

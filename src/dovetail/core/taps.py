@@ -21,6 +21,9 @@ class Run(NamedTuple):
     address: int
     item: int
     time: int
+    home_queue: int = 0
+    home_sequence: int = 0
+    """What made the id of a message that was moved here; 0 where the lane itself did."""
 
 
 class Stretch(NamedTuple):
@@ -45,9 +48,9 @@ class Tap:
 
 
 class Runs:
-    """Columns of runs, in the order of their sequences: 32 bytes each."""
+    """Columns of runs, in the order of their sequences: 48 bytes each."""
 
-    __slots__ = ("addresses", "counts", "firsts", "items", "times")
+    __slots__ = ("addresses", "counts", "firsts", "home_queues", "home_sequences", "items", "times")
 
     def __init__(self) -> None:
         self.firsts = array("Q")
@@ -55,13 +58,21 @@ class Runs:
         self.addresses = array("Q")
         self.items = array("I")
         self.times = array("Q")
+        self.home_queues = array("Q")
+        self.home_sequences = array("Q")
 
-    def append(self, first: int, count: int, address: int, item: int, time: int) -> None:
-        self.firsts.append(first)
-        self.counts.append(count)
-        self.addresses.append(address)
-        self.items.append(item)
-        self.times.append(time)
+    def columns(self) -> tuple[array[int], ...]:
+        """In the order of the fields of a Run."""
+        return self.firsts, self.counts, self.addresses, self.items, self.times, self.home_queues, self.home_sequences
+
+    def append(self, run: Run) -> None:
+        for column, value in zip(self.columns(), run, strict=True):
+            column.append(value)
+
+    def followed_by(self, others: Runs) -> Runs:
+        for column, more in zip(self.columns(), others.columns(), strict=True):
+            column.extend(more)
+        return self
 
     def __len__(self) -> int:
         return len(self.firsts)
@@ -70,15 +81,15 @@ class Runs:
         """Runs that hold `sequence` or anything above it."""
         for index in range(max(bisect_right(self.firsts, sequence) - 1, 0), len(self.firsts)):
             if self.firsts[index] + self.counts[index] > sequence:
-                yield Run(self.firsts[index], self.counts[index], self.addresses[index], self.items[index], self.times[index])
+                yield Run(*(column[index] for column in self.columns()))
 
     def drop_below(self, sequence: int) -> None:
         """Forget runs that lie wholly below `sequence`."""
         keep = bisect_right(self.firsts, sequence)
         if keep and self.firsts[keep - 1] + self.counts[keep - 1] > sequence:
             keep -= 1
-        for name in self.__slots__:
-            del getattr(self, name)[:keep]
+        for column in self.columns():
+            del column[:keep]
 
 
 class Taps:
@@ -93,18 +104,14 @@ class Taps:
     def open(self) -> bool:
         return bool(self.by_name)
 
-    def pushed(self, first: int, count: int, address: int, item: int, time: int) -> None:
-        self.recent.append(first, count, address, item, time)
-
     def lowest(self) -> int | None:
         """The lowest sequence that a tap still needs."""
         return min((tap.next for tap in self.by_name.values()), default=None)
 
     def floor(self, following: int) -> int:
         """The lowest sequence that can still be read; `following` where there is none."""
-        if self.stretches:
-            return self.stretches[0].first
-        return self.recent.firsts[0] if len(self.recent) else following
+        noted = [stretch.first for stretch in self.stretches]
+        return min([*noted, self.recent.firsts[0] if len(self.recent) else following])
 
     def forget(self) -> None:
         """Let go of what no tap needs any more."""
@@ -122,12 +129,11 @@ class Taps:
         self.recent.drop_below(stretch.end)
 
     def needed_address(self) -> int | None:
-        """The lowest address that a tap may still ask for."""
+        """The lowest address that a tap may still ask for. (A dead letter's record lies lower than its neighbours'.)"""
         lowest = self.lowest()
         if lowest is None:
             return None
-        for stretch in self.stretches:
-            if stretch.end > lowest:
-                return stretch.address
-        run = next(self.recent.since(lowest), None)
-        return None if run is None else min(self.recent.addresses)
+        needed = [stretch.address for stretch in self.stretches if stretch.end > lowest]
+        if len(self.recent) and self.recent.firsts[-1] + self.recent.counts[-1] > lowest:
+            needed.append(min(self.recent.addresses))
+        return min(needed, default=None)

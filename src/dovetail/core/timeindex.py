@@ -157,7 +157,7 @@ class TimeIndex:
     def _smallest(self, start: int, bucket: array[int]) -> int:
         known_start, known_count, smallest = self._known_min
         if known_start != start or known_count > len(bucket):
-            known_count, smallest = 0, NEVER
+            known_count, smallest = 0, 1 << 64
         if known_count < len(bucket):
             smallest = min(smallest, min(memoryview(bucket)[known_count:]))
         self._known_min = (start, len(bucket), smallest)

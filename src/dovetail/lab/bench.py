@@ -26,4 +26,3 @@ def run(name: str, *, quick: bool = False) -> Result:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             figures = runner.run(scenario.run(lab))
     return Result(scenario, {"quick": quick, "machine": facts, **figures}, lab.peers, quick)
-

@@ -83,5 +83,8 @@ class Log(Protocol):
     def trim(self, position: int) -> None:
         """Everything before `position` may go. Physical removal may lag behind."""
 
+    def in_child(self) -> None:
+        """Called in a forked child before anything else: let go of what only the parent may hold. The child reads, and writes blobs."""
+
     def close(self) -> None:
         """Finish what is under way and let go of every resource."""

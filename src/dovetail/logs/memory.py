@@ -148,5 +148,8 @@ class MemoryLog:
             del self._chunks[:gone]
             del self._starts[:gone]
 
+    def in_child(self) -> None:
+        """There is nothing that only the parent may hold."""
+
     def close(self) -> None:
         self._deliver = None

@@ -8,8 +8,8 @@ from hashlib import blake2b
 
 from dovetail.clock import Clock
 from dovetail.core.operation import DEFAULT
-from dovetail.errors import LimitExceeded
-from dovetail.limits import ATTEMPT_BYTES_MAX, DELAY_MS_MAX, LEASE_MS_MAX
+from dovetail.errors import BadRequest, Closed, DovetailError, LimitExceeded
+from dovetail.limits import ATTEMPT_BYTES_MAX, BATCH_MESSAGES_MAX, DELAY_MS_MAX, LEASE_MS_MAX
 from dovetail.service.catalog import Catalog
 from dovetail.service.dequeue import Dequeue
 from dovetail.service.meters import Meter, Meters
@@ -49,6 +49,8 @@ class Broker:
             raise LimitExceeded(f"a lease of {lease_ms} ms; 0 to {LEASE_MS_MAX} are allowed")
         if len(attempt) > ATTEMPT_BYTES_MAX:
             raise LimitExceeded(f"an attempt id has at most {ATTEMPT_BYTES_MAX} bytes")
+        if not 1 <= most <= BATCH_MESSAGES_MAX:
+            raise LimitExceeded(f"{most} messages asked for; 1 to {BATCH_MESSAGES_MAX} are allowed")
         got = await self.dequeue.receive(lane, most, lease_ms, wait_ms=wait_ms, delete=delete, attempt=attempt)
         if got:
             self.meter(lane).delivered.add(len(got))
@@ -78,7 +80,7 @@ class Broker:
         _check_duration("lease", lease_ms, LEASE_MS_MAX)
         return await lane.extend(receipts, lease_ms)
 
-    async def reschedule(self, lane: Lane, ids: Sequence[bytes], after_ms: int) -> list[bool]:
+    async def reschedule(self, lane: Lane, ids: Sequence[bytes | int], after_ms: int) -> list[bool]:
         _check_duration("delay", after_ms, DELAY_MS_MAX)
         return await lane.reschedule(ids, max(after_ms, 0))
 
@@ -87,11 +89,18 @@ class Broker:
         running = self._redrives.get(source.queue)
         if running is not None and running.status == "running":
             raise LimitExceeded("A redrive of this queue is under way; cancel it first.")
+        if target is not None and target.attributes.grouped != source.attributes.grouped:
+            raise BadRequest("Messages of a queue with groups go to a queue with groups, and others to one without.")
         made = Redrive(source, target.queue if target is not None else 0, rate_per_s, self._sleep)
         self._redrives[source.queue] = made
         return made
 
+    def fail(self, error: DovetailError) -> None:
+        """The store has stopped: nobody waits in vain."""
+        self.dequeue.close(error)
+
     async def close(self) -> None:
+        self.dequeue.close(Closed())
         for task in self._redrives.values():
             if task.status == "running":
                 await task.cancel()
@@ -121,9 +130,9 @@ class Broker:
             meter.repeats.add(repeats)
 
 
-def dedup_hash(text: str, scope: bytes = b"") -> bytes:
+def dedup_hash(text: bytes, scope: bytes = b"") -> bytes:
     """The 128 bits by which a repeat is recognised."""
-    return blake2b(text.encode(), digest_size=16, key=scope[:64]).digest()
+    return blake2b(text, digest_size=16, key=scope[:64]).digest()
 
 
 def _check_delays(messages: Sequence[Outgoing]) -> None:

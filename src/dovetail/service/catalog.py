@@ -83,10 +83,13 @@ class Catalog:
                 raise NoSuchQueue("The dead-letter queue does not exist.")
             if target.queue == queue:
                 raise BadRequest("A queue cannot be its own dead-letter queue.")
+            if target.attributes.grouped != attributes.grouped:
+                raise BadRequest("A queue with groups has a dead-letter queue with groups, and one without has one without.")
             if not attributes.receives_max:
                 raise BadRequest("A dead-letter queue needs receives_max: after how many receives a message moves.")
 
 
 def _check_name(name: str, most: int, *, least: int) -> None:
-    if not least <= len(name.encode()) <= most or not name.isprintable():
+    # What is printable can be encoded: lone surrogates are not.
+    if not name.isprintable() or not least <= len(name.encode()) <= most:
         raise LimitExceeded(f"A name has {least} to {most} bytes and only printable characters; {name[:40]!r} does not.")

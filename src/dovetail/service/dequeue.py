@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from dovetail.clock import Clock, Handle
 from dovetail.core.operation import DEFAULT
-from dovetail.errors import LimitExceeded
+from dovetail.errors import DovetailError, LimitExceeded, OverInFlight
 from dovetail.limits import WAIT_MS_MAX
 from dovetail.stores.store import Delivery, Lane, Popping
 
@@ -21,13 +21,12 @@ SWEEP_MS = 5_000
 
 
 class _Waiter:
-    __slots__ = ("delete", "lease_ms", "most", "ticket", "turn")
+    __slots__ = ("lease_ms", "most", "ticket", "turn")
 
-    def __init__(self, ticket: int, most: int, lease_ms: int, delete: bool) -> None:
+    def __init__(self, ticket: int, most: int, lease_ms: int) -> None:
         self.ticket = ticket
         self.most = most
         self.lease_ms = lease_ms
-        self.delete = delete
         self.turn: asyncio.Future[Popping | None] = asyncio.get_running_loop().create_future()
 
     def __lt__(self, other: _Waiter) -> bool:
@@ -42,41 +41,64 @@ class _Line:
         self._clock = clock
         self._now = now
         self._alarm: Handle | None = None
+        self.members = 0
+        """Receivers of this line, also those that were called and have not come back yet. At 0 the line is closed."""
         self.waiting: list[_Waiter] = []
 
     def join(self, waiter: _Waiter) -> None:
         """A receiver that was called in vain comes back to its old place."""
         insort(self.waiting, waiter)
-        if len(self.waiting) == 1:
-            self._lane.watch(self.hint)
+        self._lane.watch(self.hint)
         self._look()
 
     def leave(self, waiter: _Waiter) -> None:
         if waiter in self.waiting:
             self.waiting.remove(waiter)
-        if not self.waiting:
-            self._lane.watch(None)
-            self._sleep(None)
+        self._rest_if_empty()
 
     def hint(self, count: int) -> None:
+        """So many messages are about to be visible (0: look). Never raises: whoever pushes must not pay for whoever waits."""
         if count:
             self._call(count)
         else:
             self._look()
 
+    def fail(self, error: DovetailError) -> None:
+        """Nobody will be served here any more."""
+        for waiter in self.waiting:
+            if not waiter.turn.done():
+                waiter.turn.set_exception(error)
+        self.waiting.clear()
+        self._rest_if_empty()
+
     def _look(self) -> None:
         """Something may be visible: call the next receiver. Each that gets something makes the next one be looked for."""
-        if self.waiting and self._lane.has_visible():
-            self._call(1)
+        try:
+            if self.waiting and self._lane.has_visible():
+                self._call(1)
+            due = self._lane.next_visible_at() if self.waiting else None
+        except DovetailError as error:
+            self.fail(error)
+            return
         if self.waiting:
-            due = self._lane.next_visible_at()
             now = self._now()
-            self._sleep(now + SWEEP_MS if due is None else min(max(due, now), now + SWEEP_MS))
+            self._sleep(now + SWEEP_MS if due is None or due <= now else min(due, now + SWEEP_MS))
 
     def _call(self, count: int) -> None:
-        for waiter in self.waiting[:count]:
-            waiter.turn.set_result(self._lane.pop(waiter.most, waiter.lease_ms, delete=waiter.delete))
-        del self.waiting[:count]
+        """Call the first `count` receivers that are still there."""
+        while count and self.waiting:
+            waiter = self.waiting.pop(0)
+            if waiter.turn.done():
+                # It has left, or its time is up, and it has had no turn yet to say so.
+                continue
+            count -= 1
+            try:
+                waiter.turn.set_result(self._lane.pop(waiter.most, waiter.lease_ms))
+            except DovetailError as error:
+                waiter.turn.set_exception(error)
+        self._rest_if_empty()
+
+    def _rest_if_empty(self) -> None:
         if not self.waiting:
             self._lane.watch(None)
             self._sleep(None)
@@ -104,6 +126,11 @@ class Dequeue:
         line = self._lines.get(queue)
         return len(line.waiting) if line is not None else 0
 
+    def close(self, error: DovetailError) -> None:
+        """Whoever waits is told so at once."""
+        for line in list(self._lines.values()):
+            line.fail(error)
+
     async def receive(
         self, lane: Lane, most: int, lease_ms: int = DEFAULT, *, wait_ms: int = 0, delete: bool = False, attempt: bytes = b""
     ) -> list[Delivery]:
@@ -114,15 +141,19 @@ class Dequeue:
             got = await _taken(lane.pop(most, lease_ms, delete=delete, attempt=attempt))
             if got:
                 return got
-        return await self._wait(lane, most, lease_ms, delete, wait_ms) if wait_ms else []
+        if wait_ms:
+            return await self._wait(lane, most, lease_ms, delete, wait_ms)
+        if lane.is_full():
+            raise OverInFlight
+        return []
 
     async def _wait(self, lane: Lane, most: int, lease_ms: int, delete: bool, wait_ms: int) -> list[Delivery]:
         line = self._lines.get(lane.queue)
         if line is None:
             line = self._lines[lane.queue] = _Line(lane, self._clock, self._now)
+        line.members += 1
         self._tickets += 1
         ticket, over = self._tickets, False
-        deadline = self._clock.boot_ms() + wait_ms
 
         def time_is_up() -> None:
             nonlocal over
@@ -130,27 +161,42 @@ class Dequeue:
             if not waiter.turn.done():
                 waiter.turn.set_result(None)
 
-        waiter = _Waiter(ticket, most, lease_ms, delete)
-        alarm = self._clock.call_at(deadline, time_is_up)
+        waiter = _Waiter(ticket, most, lease_ms)
+        alarm = self._clock.call_at(self._clock.boot_ms() + wait_ms, time_is_up)
         try:
             while True:
                 line.join(waiter)
-                popping = await waiter.turn
-                got = await _taken(popping) if popping is not None else []
+                got = await self._turn(lane, waiter, delete)
                 if got or over:
                     return got
-                waiter = _Waiter(ticket, most, lease_ms, delete)
-        except asyncio.CancelledError:
-            if waiter.turn.done() and not waiter.turn.cancelled():
-                abandoned = waiter.turn.result()
-                if abandoned is not None:
-                    abandoned.abandon()
-            raise
+                waiter = _Waiter(ticket, most, lease_ms)
         finally:
             alarm.cancel()
             line.leave(waiter)
-            if not line.waiting:
+            line.members -= 1
+            if not line.members:
                 self._lines.pop(lane.queue, None)
+
+    async def _turn(self, lane: Lane, waiter: _Waiter, delete: bool) -> list[Delivery]:
+        """Wait to be called, and take what there is. Receive-and-delete gets a lease first and completes it before it answers, so that a
+        receiver that left in the meantime takes nothing with it."""
+        try:
+            popping = await waiter.turn
+        except asyncio.CancelledError:
+            called = waiter.turn.result() if waiter.turn.done() and not waiter.turn.cancelled() else None
+            if called is not None:
+                called.abandon()
+            raise
+        if popping is None:
+            return []
+        try:
+            got = await _taken(popping)
+        except OverInFlight:
+            return []
+        if delete and got:
+            done = await lane.complete([delivery.receipt for delivery in got])
+            return [delivery._replace(receipt="") for delivery, mine in zip(got, done, strict=True) if mine]
+        return got
 
 
 async def _taken(popping: Popping) -> list[Delivery]:

@@ -13,7 +13,7 @@ from typing import Any
 from dovetail.core import message as identity
 from dovetail.core.message import Attribute, decode_attributes, encode_attributes
 from dovetail.core.operation import DEFAULT, EARLIEST, LATEST
-from dovetail.errors import BadRequest
+from dovetail.errors import BadRequest, LimitExceeded, StorageFull
 from dovetail.service.broker import Broker, dedup_hash
 from dovetail.service.redrive import Redrive
 from dovetail.stores import store as seam
@@ -74,7 +74,18 @@ class Batch:
 
 
 def ms(seconds: float | None) -> int:
-    return DEFAULT if seconds is None else round(seconds * 1000)
+    if seconds is None:
+        return DEFAULT
+    if not 0 <= seconds < float("inf"):
+        raise BadRequest(f"{seconds} is no duration in seconds")
+    return round(seconds * 1000)
+
+
+def utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise BadRequest(f"{text[:40]!r} cannot be encoded: {error.reason}") from None
 
 
 def attributes_of(values: Mapping[str, Value] | None) -> bytes:
@@ -88,7 +99,7 @@ def _attribute(value: Value) -> Attribute:
         case Attribute():
             return value
         case str():
-            return Attribute("String", value.encode())
+            return Attribute("String", utf8(value))
         case bytes():
             return Attribute("Binary", value)
         case int() | float():
@@ -104,9 +115,9 @@ def outgoing(one: bytes | Outgoing) -> seam.Outgoing:
     return seam.Outgoing(
         one.body,
         ms(one.delay_s),
-        one.group.encode() if one.group else b"",
+        utf8(one.group) if one.group else b"",
         attributes_of(one.attributes),
-        dedup_hash(one.deduplication) if one.deduplication else b"",
+        dedup_hash(utf8(one.deduplication)) if one.deduplication else b"",
         identity.id_bytes(one.id) if one.id else b"",
     )
 
@@ -243,6 +254,8 @@ class Tap:
 
     async def advance(self, sequence: int) -> int:
         """Everything below `sequence` is no longer needed."""
+        if sequence < 0:
+            raise BadRequest(f"{sequence} is no sequence")
         return await self.queue.lane.tap_advance(self.name, sequence)
 
     async def close(self) -> None:
@@ -264,7 +277,7 @@ class Producer:
 
     @staticmethod
     def identity_of(name: str) -> bytes:
-        return blake2b(name.encode(), digest_size=16).digest()
+        return blake2b(utf8(name), digest_size=16).digest()
 
     async def send(self, queue: Queue, body: bytes | Outgoing, *, number: int | None = None) -> Sent:
         """Send under the next number, or under one that was used before and whose answer was lost."""
@@ -274,13 +287,23 @@ class Producer:
         chosen = self.last + 1 if number is None else number
         self.last = max(self.last, chosen)
         numbered = Number(self.identity, self.epoch, chosen)
-        answers = await self._broker.push_all([queue.lane for queue in queues], [outgoing(body)], numbered)
+        try:
+            answers = await self._broker.push_all([queue.lane for queue in queues], [outgoing(body)], numbered)
+        except (LimitExceeded, StorageFull):
+            # Refused before apply saw it, so the number is not used. (What apply refuses, uses its number.)
+            if self.last == chosen and number is None:
+                self.last -= 1
+            raise
         return [queue.sent(answer)[0] for queue, answer in zip(queues, answers, strict=True)]
 
     async def skip(self, number: int) -> None:
         """Give a number up for good, so that later ones can follow."""
         await self._broker.store.producer_skip(Number(self.identity, self.epoch, number))
         self.last = max(self.last, number)
+
+
+def _named(id: str | int) -> bytes | int:
+    return identity.id_bytes(id) if isinstance(id, str) else id
 
 
 class Queue:
@@ -327,7 +350,7 @@ class Queue:
         self, max: int = 1, *, wait_s: float = 0, lease_s: float | None = None, delete: bool = False, attempt: str = ""
     ) -> list[Message]:
         """Up to `max` messages, waiting up to `wait_s` for the first. `delete` removes them at once: at most once, no receipts."""
-        got = await self.broker.receive(self.lane, max, ms(lease_s), wait_ms=round(wait_s * 1000), delete=delete, attempt=attempt.encode())
+        got = await self.broker.receive(self.lane, max, ms(lease_s), wait_ms=ms(wait_s), delete=delete, attempt=utf8(attempt))
         return [Message(self, delivery) for delivery in got]
 
     async def complete(self, receipts: Sequence[str]) -> list[bool]:
@@ -342,19 +365,19 @@ class Queue:
     async def release(self, receipts: Sequence[str]) -> list[bool]:
         return await self.lane.release(receipts)
 
-    # By id, without a receipt
+    # Without a receipt: by the id that this queue made, or by sequence
 
-    async def cancel(self, id: str) -> bool:
+    async def cancel(self, id: str | int) -> bool:
         """Remove a message that nobody has in hand: delayed, waiting, or given back."""
-        return (await self.lane.cancel([identity.id_bytes(id)]))[0]
+        return (await self.lane.cancel([_named(id)]))[0]
 
-    async def reschedule(self, id: str, delay_s: float) -> bool:
+    async def reschedule(self, id: str | int, delay_s: float) -> bool:
         """Make a message that nobody has in hand visible `delay_s` from now."""
-        return (await self.broker.reschedule(self.lane, [identity.id_bytes(id)], ms(delay_s)))[0]
+        return (await self.broker.reschedule(self.lane, [_named(id)], ms(delay_s)))[0]
 
-    async def reclaim(self, id: str) -> bool:
+    async def reclaim(self, id: str | int) -> bool:
         """Take a leased message back from whoever has it."""
-        return (await self.lane.reclaim([identity.id_bytes(id)]))[0]
+        return (await self.lane.reclaim([_named(id)]))[0]
 
     # Looking and ruling
 
@@ -398,7 +421,9 @@ class Queue:
         if isinstance(start, str) and start not in ("earliest", "latest"):
             raise BadRequest(f"a tap starts at earliest, latest or a sequence, not {start!r}")
         begin = start if isinstance(start, int) else EARLIEST if start == "earliest" else LATEST
-        await self.lane.tap_open(name, begin, round(age_s * 1000), bytes_max)
+        if begin < 0 or bytes_max < 0:
+            raise BadRequest("a tap's start and its bound in bytes are not negative")
+        await self.lane.tap_open(name, begin, ms(age_s), bytes_max)
         return Tap(self, name)
 
     async def taps(self) -> list[seam.TapFacts]:

@@ -4,7 +4,6 @@ cancels. Each step is one operation that moves a few, so a crash in between neit
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 
 from dovetail.errors import BadRequest, DovetailError
@@ -32,7 +31,7 @@ class Redrive:
     async def _run(self) -> None:
         owed = 0.0
         try:
-            while True:
+            while self.status == "running":
                 owed = min(owed + self.rate_per_s * STEP_S, max(1.0, self.rate_per_s))
                 if owed >= 1:
                     wanted = min(int(owed), STEP_MESSAGES_MAX)
@@ -43,18 +42,15 @@ class Redrive:
                         self.status = "completed"
                         return
                 await self._sleep(STEP_S)
-        except asyncio.CancelledError:
-            self.status = "cancelled"
-            raise
         except DovetailError as error:
             self.status, self.error = "failed", error
 
     async def wait(self) -> None:
         """Until it has ended, however it ended."""
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await asyncio.wait([self._task])
 
     async def cancel(self) -> None:
         """Stop after the step that is under way. What has moved stays moved."""
-        self._task.cancel()
+        if self.status == "running":
+            self.status = "cancelled"
         await self.wait()

@@ -42,6 +42,7 @@ class Chores:
         self._next = snapshot_bytes
         self._task: asyncio.Task[None] | None = None
         self._expiry: asyncio.Task[None] | None = None
+        self._round_lock = asyncio.Lock()
         self.snapshots = self.failures = self.carried = 0
         self.last: Survey | None = None
 
@@ -74,7 +75,11 @@ class Chores:
             self._task = None
 
     async def snapshot(self) -> Survey:
-        """One round: a snapshot in a child, then cut, carry and trim by what the child saw."""
+        """One round: a snapshot in a child, then cut, trim and carry by what the child saw. One round at a time."""
+        async with self._round_lock:
+            return await self._snapshot()
+
+    async def _snapshot(self) -> Survey:
         store = self._store
         self._bytes, self._next = 0, self._due_bytes
         survey = await self._survey()
@@ -98,10 +103,10 @@ class Chores:
         """Fork: the child has the state as it is now. (The other way, replaying sealed stretches in a helper, costs the apply twice.)"""
         loop = asyncio.get_running_loop()
         reading, writing = os.pipe()
-        gc.collect(0)
+        parent = os.getpid()
         child = os.fork()
         if child == 0:
-            self._child(reading, writing)
+            self._child(reading, writing, parent)
         os.close(writing)
         os.set_blocking(reading, False)
         parts: list[bytes] = []
@@ -131,15 +136,24 @@ class Chores:
             raise OSError(answer["error"])
         return Survey(*answer["survey"])
 
-    def _child(self, reading: int, writing: int) -> None:
-        """Never returns. It shares the parent's files and must close none of them by the usual ways, so it leaves by _exit."""
+    def _child(self, reading: int, writing: int, parent: int) -> None:
+        """Never returns. It shares the parent's files and must close none of them by the usual ways, so it leaves by _exit.
+
+        It gives up as soon as the parent is gone: another node may have the folder by then.
+        """
+
+        def go_on() -> None:
+            if os.getppid() != parent:
+                os._exit(1)
+
         try:
             os.close(reading)
+            self._store.log.in_child()
             with contextlib.suppress(OSError):
                 os.nice(5)
             gc.disable()
             try:
-                answer = {"survey": self._store.snapshots.write(self._store.state)}
+                answer = {"survey": self._store.snapshots.write(self._store.state, go_on)}
             except BaseException as error:
                 answer = {"error": f"{type(error).__name__}: {error}"}  # type: ignore[dict-item]  # one key or the other
             data = json.dumps(answer).encode()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from struct import error as struct_error
 from typing import Any
 
 from dovetail.core import codec
@@ -32,18 +33,20 @@ from dovetail.core.operation import (
     Settled,
     Taken,
 )
-from dovetail.errors import Closed, DovetailError, StorageFull, Unknown
+from dovetail.errors import BadRequest, Closed, DovetailError, LimitExceeded, StorageFull, Unknown
 from dovetail.limits import BATCH_MESSAGES_MAX, ENTRY_BYTES_TARGET
 from dovetail.logs.log import Entry, Log
 
 Answer = Callable[[Outcome], None]
 _RECORD_OVERHEAD = 64
+ENTRY_OVERHEAD = 4096
+"""What the head, the frame and the padding of an entry may take."""
 
 
 class _Slot:
     """One operation to be: shared by several callers, or one caller's own."""
 
-    __slots__ = ("answers", "bodies", "deliveries", "key", "kind", "most", "operation", "sequences", "size")
+    __slots__ = ("answers", "bodies", "deliveries", "key", "kind", "most", "operation", "record", "sequences", "size")
 
     def __init__(self, kind: str, key: tuple[Any, ...]) -> None:
         self.kind = kind
@@ -55,6 +58,7 @@ class _Slot:
         self.most = 0
         self.size = _RECORD_OVERHEAD
         self.operation: Operation | None = None
+        self.record = b""
 
     def build(self) -> Operation:
         if self.operation is not None:
@@ -106,12 +110,16 @@ class Committer:
         return self._answer(slot, most)
 
     def submit(self, operation: Operation) -> asyncio.Future[Outcome]:
-        """Any other operation; the future gives its outcome."""
+        """Any other operation; the future gives its outcome. What cannot be written is refused here, before it can touch its neighbours."""
         slot = _Slot("own", ())
         slot.operation = operation
-        if isinstance(operation, Push | CompletePush):
-            push = operation if isinstance(operation, Push) else operation.push
-            slot.size += len(push.bodies.blob) + 64 * len(push.bodies)
+        try:
+            slot.record = codec.encode(operation)
+        except (struct_error, OverflowError, UnicodeEncodeError) as error:
+            raise BadRequest(f"{type(operation).__name__} with a value that cannot be kept: {error}") from None
+        slot.size += len(slot.record)
+        if slot.size > self._log.entry_bytes_max - ENTRY_OVERHEAD:
+            raise LimitExceeded(f"{slot.size} bytes in one step; at most {self._log.entry_bytes_max - ENTRY_OVERHEAD} are allowed")
         self._shared.clear()
         self._slots.append(slot)
         return self._answer(slot, 1)
@@ -163,7 +171,8 @@ class Committer:
         operations = [slot.build() for slot in slots]
         pushes = any(isinstance(operation, Push | CompletePush) for operation in operations)
         head = Head(self._now())
-        records = [codec.encode_head(head), *map(codec.encode, operations)]
+        records = [codec.encode_head(head)]
+        records += [slot.record or codec.encode(made) for slot, made in zip(slots, operations, strict=True)]
         self._flying.append((head, slots, operations))
         try:
             self._log.append(records, vital=not pushes, more=more)

@@ -10,95 +10,15 @@ from dovetail.core import message, receipts
 from dovetail.core import operation as op
 from dovetail.core.chunk import LATER, LEASED
 from dovetail.core.codec import Item
-from dovetail.core.column import Column
 from dovetail.core.lane import Lane
-from dovetail.core.operation import DEFAULT, Attributes, Done, Outcome, Popped, Push, Pushed, PushedAll, Refusal, Settled, Taken, Why
-from dovetail.errors import (
-    BadRequest,
-    Damaged,
-    LimitExceeded,
-    NoSuchQueue,
-    NoSuchTap,
-    NumberRefused,
-    OverInFlight,
-    QueueExists,
-    ReceiptInvalid,
-    Refused,
-    TapCut,
-)
-from dovetail.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, BODY_BYTES_MAX, GROUP_BYTES_MAX, TAP_NAME_BYTES_MAX
+from dovetail.core.operation import DEFAULT, Attributes, Done, Outcome, Popped, Refusal, Settled, Taken
+from dovetail.errors import BadRequest, Damaged, LimitExceeded, NoSuchQueue, NoSuchTap, ReceiptInvalid, TapCut
+from dovetail.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, TAP_NAME_BYTES_MAX
+from dovetail.stores.batches import check_batch, error_of, pieces, push_of, pushed_to, stored
 from dovetail.stores.store import Counts, Delivery, Number, Outgoing, Stored, TapFacts, Tapped, Waiting
 
 if TYPE_CHECKING:
     from dovetail.stores.replayed import Replayed
-
-_ERRORS: dict[Why, type[Refused]] = {
-    Why.NO_QUEUE: NoSuchQueue,
-    Why.NAME_TAKEN: QueueExists,
-    Why.DROPPED_ID: NoSuchQueue,
-    Why.OVER_IN_FLIGHT: OverInFlight,
-    Why.NOT_OPEN: NumberRefused,
-    Why.GAP: NumberRefused,
-    Why.DEAD_RECEIPT: ReceiptInvalid,
-    Why.NO_TAP: NoSuchTap,
-    Why.TOO_MANY_TAPS: LimitExceeded,
-    Why.NEEDS_GROUPS: BadRequest,
-}
-_TEXTS = {
-    Why.DEAD_RECEIPT: "The receipt is no longer alive: the message was settled, handed out again, or its lease ended.",
-    Why.TOO_MANY_TAPS: "The queue has as many taps as it may have.",
-    Why.NEEDS_GROUPS: "A queue that holds messages cannot change its discipline.",
-}
-
-
-def error_of(refusal: Refusal) -> Refused:
-    return _ERRORS.get(refusal.why, Refused)(_TEXTS.get(refusal.why))
-
-
-def pushed_to(outcome: Outcome) -> list[Pushed]:
-    if isinstance(outcome, Refusal):
-        raise error_of(outcome)
-    if isinstance(outcome, PushedAll):
-        return list(outcome.lanes)
-    assert isinstance(outcome, Pushed)
-    return [outcome]
-
-
-def push_of(queues: Sequence[int], messages: Sequence[Outgoing], number: Number | None) -> Push:
-    """The columns of a batch, checked. Sections that no message needs are left out."""
-    if not 1 <= len(messages) <= BATCH_MESSAGES_MAX:
-        raise LimitExceeded(f"{len(messages)} messages in one call; 1 to {BATCH_MESSAGES_MAX} are allowed")
-    total = 0
-    for one in messages:
-        size = len(one.body) + len(one.attributes)
-        if size > BODY_BYTES_MAX:
-            raise LimitExceeded(f"a message of {size} bytes; at most {BODY_BYTES_MAX} are allowed")
-        if len(one.group) > GROUP_BYTES_MAX:
-            raise LimitExceeded(f"a group name of {len(one.group)} bytes; at most {GROUP_BYTES_MAX} are allowed")
-        total += size
-    if total > BATCH_BYTES_MAX:
-        raise LimitExceeded(f"a batch of {total} bytes; at most {BATCH_BYTES_MAX} are allowed")
-    delays: Sequence[int] | None = None
-    if any(one.delay_ms != DEFAULT for one in messages):
-        same = all(one.delay_ms == messages[0].delay_ms for one in messages)
-        delays = (messages[0].delay_ms,) if same else [one.delay_ms for one in messages]
-    return Push(
-        tuple(queues),
-        Column.of([one.body for one in messages]),
-        delays,
-        Column.of([one.group for one in messages]) if any(one.group for one in messages) else None,
-        b"".join(one.dedup or bytes(16) for one in messages) if any(one.dedup for one in messages) else None,
-        b"".join(one.id or bytes(16) for one in messages) if any(one.id for one in messages) else None,
-        Column.of([one.attributes for one in messages]) if any(one.attributes for one in messages) else None,
-        op.Numbered(*number) if number is not None else None,
-    )
-
-
-def stored(pushed: Pushed, messages: Sequence[Outgoing], salt: int) -> list[Stored]:
-    return [
-        Stored(one.id or message.id_of(pushed.queue, sequence, salt), sequence, index in pushed.repeats)
-        for index, (one, sequence) in enumerate(zip(messages, pushed.sequences, strict=True))
-    ]
 
 
 class ReplayedPopping:
@@ -134,6 +54,12 @@ class ReplayedLane:
     def attributes(self) -> Attributes:
         return self._lane.attributes
 
+    def _alive(self) -> Lane:
+        """The core's lane. A queue that was dropped fails loudly, also when there is a new one of its name."""
+        if self._store.state.lanes.get(self._lane.queue) is not self._lane:
+            raise NoSuchQueue("The queue was dropped.")
+        return self._lane
+
     # Messages
 
     async def push(self, messages: Sequence[Outgoing], number: Number | None = None) -> list[Stored]:
@@ -147,13 +73,28 @@ class ReplayedLane:
                     raise error_of(sequence)
                 return [Stored(message.id_of(self._lane.queue, sequence, self._store.state.salt), sequence, False)]
             messages = [one]
-        submitted = self._submit(push_of((self._lane.queue,), messages, number))
+        check_batch(messages)
+        batches = pieces(messages) if number is None else [messages]
+        submitted = [self._submit(push_of((self._lane.queue,), batch, number)) for batch in batches]
         self._store.pushing(self._lane.queue, len(messages))
-        return stored(pushed_to(await submitted)[0], messages, self._store.state.salt)
+        answers = await asyncio.gather(*submitted)
+        made: list[Stored] = []
+        for batch, outcome in zip(batches, answers, strict=True):
+            made += stored(pushed_to(outcome)[0], batch, self._store.state.salt)
+        return [self._as_first_stored(one) if one.repeat else one for one in made]
+
+    def _as_first_stored(self, repeat: Stored) -> Stored:
+        """A repeat answers with the id that the first one got, as long as that can be looked up."""
+        place = self._lane.find(repeat.sequence)
+        if place is None:
+            return repeat
+        address, index = place[0].place(place[1])
+        return repeat._replace(id=_id(Item(self._record(address), index), self.queue, repeat.sequence, self._store.state.salt))
 
     def pop(self, most: int, lease_ms: int = DEFAULT, *, delete: bool = False, attempt: bytes = b"") -> ReplayedPopping:
         if not 1 <= most <= BATCH_MESSAGES_MAX:
             raise LimitExceeded(f"{most} messages asked for; 1 to {BATCH_MESSAGES_MAX} are allowed")
+        self._alive()
         future: asyncio.Future[Any]
         if attempt:
             future = self._submit(op.Pop(self._lane.queue, most, lease_ms, delete, 0, attempt))
@@ -211,7 +152,7 @@ class ReplayedLane:
     def _receipts(self, texts: Sequence[str]) -> tuple[list[int], list[int]]:
         if not 1 <= len(texts) <= BATCH_MESSAGES_MAX:
             raise LimitExceeded(f"{len(texts)} receipts in one call; 1 to {BATCH_MESSAGES_MAX} are allowed")
-        key, queue = self._store.state.key, self._lane.queue
+        key, queue = self._store.state.key, self._alive().queue
         opened = [receipts.unseal(key, text) for text in texts]
         if any(receipt.queue != queue for receipt in opened):
             raise ReceiptInvalid("The receipt belongs to another queue.")
@@ -235,22 +176,28 @@ class ReplayedLane:
     async def release(self, texts: Sequence[str]) -> list[bool]:
         return await self._settle(op.Release(self._lane.queue, *self._receipts(texts)))
 
-    async def reclaim(self, ids: Sequence[bytes]) -> list[bool]:
+    async def reclaim(self, ids: Sequence[bytes | int]) -> list[bool]:
         return await self._settle(op.Reclaim(self._lane.queue, self._sequences(ids)))
 
-    async def cancel(self, ids: Sequence[bytes]) -> list[bool]:
+    async def cancel(self, ids: Sequence[bytes | int]) -> list[bool]:
         return await self._settle(op.Cancel(self._lane.queue, self._sequences(ids)))
 
-    async def reschedule(self, ids: Sequence[bytes], after_ms: int) -> list[bool]:
+    async def reschedule(self, ids: Sequence[bytes | int], after_ms: int) -> list[bool]:
         return await self._settle(op.Reschedule(self._lane.queue, self._sequences(ids), after_ms))
 
-    def _sequences(self, ids: Sequence[bytes]) -> list[int]:
-        """Sequences of ids that this queue made; an id that it did not make names sequence 0, which no message has."""
+    def _sequences(self, ids: Sequence[bytes | int]) -> list[int]:
+        """Sequences of messages named by an id that this queue made, or by the sequence itself."""
         if not 1 <= len(ids) <= BATCH_MESSAGES_MAX:
             raise LimitExceeded(f"{len(ids)} ids in one call; 1 to {BATCH_MESSAGES_MAX} are allowed")
-        return [
-            sequence if queue == self._lane.queue else 0 for queue, sequence in (message.of_id(one, self._store.state.salt) for one in ids)
-        ]
+        found = []
+        for one in ids:
+            queue, sequence = message.of_id(one, self._store.state.salt) if isinstance(one, bytes) else (self.queue, one)
+            if queue != self.queue:
+                raise BadRequest(
+                    "This queue did not make the id. A message with an id of its own, or moved here, is named by its sequence."
+                )
+            found.append(sequence)
+        return found
 
     async def _settle(self, operation: op.Operation) -> list[bool]:
         outcome = await self._submit(operation)
@@ -275,7 +222,7 @@ class ReplayedLane:
     def peek(self, most: int, after: int = 0) -> list[Waiting]:
         found: list[Waiting] = []
         now = self._store.now()
-        for chunk, at in self._lane.walk(after):
+        for chunk, at in self._alive().walk(after):
             if len(found) == most:
                 break
             state = chunk.states[at]
@@ -301,13 +248,17 @@ class ReplayedLane:
         return found
 
     def counts(self) -> Counts:
-        now, lane = self._store.now(), self._lane
+        now, lane = self._store.now(), self._alive()
         oldest = lane.oldest()
         age = max(0, now - oldest[0].pushed_at(oldest[1])) if oldest is not None else 0
         return Counts(*lane.counts(now), age, lane.next - 1, lane.buried, lane.stranded)
 
     def has_visible(self) -> bool:
-        return self._lane.has_visible(self._store.now())
+        return self._alive().has_visible(self._store.now()) and not self.is_full()
+
+    def is_full(self) -> bool:
+        most = self._lane.attributes.in_flight_max
+        return bool(most) and self._lane.leased >= most and self._lane.counts(self._store.now())[2] >= most
 
     def next_visible_at(self) -> int | None:
         return self._lane.next_visible_at(self._store.now())
@@ -333,7 +284,7 @@ class ReplayedLane:
 
     def tap_read(self, name: str, most: int, from_sequence: int | None = None) -> list[Tapped]:
         """Up to `most` messages from the tap's position on, or from a later sequence. Reading changes nothing and may be repeated."""
-        tap = self._lane.taps.by_name.get(name)
+        tap = self._alive().taps.by_name.get(name)
         if tap is None:
             raise NoSuchTap
         start = tap.next if from_sequence is None else from_sequence
@@ -354,15 +305,14 @@ class ReplayedLane:
                     return found
                 item = Item(record, run.item + offset)
                 sequence = run.first + offset
-                found.append(
-                    Tapped(
-                        sequence, _id(item, self.queue, sequence, self._store.state.salt), item.body, item.group, item.attributes, run.time
-                    )
-                )
+                home = (run.home_queue, run.home_sequence) if run.home_queue else (self.queue, sequence)
+                identity = _id(item, *home, self._store.state.salt)
+                found.append(Tapped(sequence, identity, item.body, item.group, item.attributes, run.time))
         return found
 
     def taps(self) -> list[TapFacts]:
-        return [TapFacts(name, tap.next, self._lane.next, tap.lost_first, tap.lost_count) for name, tap in self._lane.taps.by_name.items()]
+        taps, end = self._alive().taps.by_name, self._lane.next
+        return [TapFacts(name, tap.next, end, tap.lost_first, tap.lost_count) for name, tap in taps.items()]
 
 
 _PLAIN = list(Outgoing(b""))[1:]

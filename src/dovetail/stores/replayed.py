@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import merge
 from typing import NamedTuple
 
 from dovetail.clock import Clock
@@ -20,13 +21,14 @@ from dovetail.core.lane import Lane as CoreLane
 from dovetail.core.operation import Attributes, Done, Head, Opened, Operation, Outcome, Refusal, Why
 from dovetail.core.state import APPLY_VERSION, State
 from dovetail.core.taps import Run
-from dovetail.errors import CodecError, Damaged, LimitExceeded, NoSuchQueue, ReceiptInvalid, StorageError
+from dovetail.errors import CodecError, Damaged, DovetailError, LimitExceeded, NoSuchQueue, ReceiptInvalid, StorageError
 from dovetail.limits import BODY_BYTES_MAX, ENTRY_BYTES_MIN, QUEUES_PER_PUSH_MAX
 from dovetail.logs.log import Entry, Log
+from dovetail.stores.batches import check_batch, error_of, push_of, pushed_to, stored
 from dovetail.stores.chores import Chores
 from dovetail.stores.committer import Committer
 from dovetail.stores.entrytime import EntryTime
-from dovetail.stores.lanes import ReplayedLane, error_of, push_of, pushed_to, stored
+from dovetail.stores.lanes import ReplayedLane
 from dovetail.stores.snapshots import Snapshots, tap_stretch
 from dovetail.stores.store import Number, Outgoing, Promises, Stored
 
@@ -48,7 +50,7 @@ class Replay(NamedTuple):
 class Replayed:
     """Open with `await Replayed.open(log, clock)`, end with `await close()`."""
 
-    def __init__(self, log: Log, clock: Clock, snapshot_bytes: int, on_fail: Callable[[BaseException], None] | None = None) -> None:
+    def __init__(self, log: Log, clock: Clock, snapshot_bytes: int) -> None:
         if log.entry_bytes_max < ENTRY_BYTES_MIN:
             raise StorageError(f"The log takes entries of {log.entry_bytes_max} bytes; at least {ENTRY_BYTES_MIN} are needed.")
         self.log = log
@@ -69,7 +71,7 @@ class Replayed:
         self.snapshots = Snapshots(log)
         self.watchers: dict[int, Callable[[int], None]] = {}
         self.failed: BaseException | None = None
-        self._on_fail = on_fail
+        self.on_fail: Callable[[DovetailError], None] | None = None
         self._lanes: dict[int, ReplayedLane] = {}
         self.state, self.replay, self.tail_cost = self._replay()
         self.time = EntryTime(clock, self.state.time)
@@ -77,8 +79,8 @@ class Replayed:
         self.chores = Chores(self, snapshot_bytes)
 
     @classmethod
-    async def open(cls, log: Log, clock: Clock, *, snapshot_bytes: int, on_fail: Callable[[BaseException], None] | None = None) -> Replayed:
-        store = cls(log, clock, snapshot_bytes, on_fail)
+    async def open(cls, log: Log, clock: Clock, *, snapshot_bytes: int) -> Replayed:
+        store = cls(log, clock, snapshot_bytes)
         log.start(store.committer.deliver, store._fail)
         if not store.state.key:
             await store.committer.submit(op.Begin(os.urandom(32)))
@@ -162,8 +164,8 @@ class Replayed:
     def _fail(self, error: BaseException) -> None:
         self.failed = error
         self.committer.fail(error)
-        if self._on_fail is not None:
-            self._on_fail(error)
+        if self.on_fail is not None:
+            self.on_fail(error if isinstance(error, DovetailError) else StorageError(str(error)))
 
     def facts(self) -> Mapping[str, tuple[float, str]]:
         chores = self.chores
@@ -243,7 +245,8 @@ class Replayed:
     # Across lanes
 
     async def push_all(self, queues: Sequence[int], messages: Sequence[Outgoing], number: Number | None = None) -> list[list[Stored]]:
-        self._check_queues(queues)
+        self._check_queues(queues, exist=number is None)
+        check_batch(messages)
         submitted = self.committer.submit(push_of(queues, messages, number))
         for queue in queues:
             self.pushing(queue, len(messages))
@@ -252,6 +255,7 @@ class Replayed:
 
     async def complete_and_push(self, texts: Sequence[str], queues: Sequence[int], messages: Sequence[Outgoing]) -> list[list[Stored]]:
         self._check_queues(queues)
+        check_batch(messages)
         opened = [receipts.unseal(self.state.key, text) for text in texts]
         if not opened or any(receipt.queue != opened[0].queue for receipt in opened):
             raise ReceiptInvalid("The receipts of one step belong to one queue.")
@@ -262,10 +266,11 @@ class Replayed:
         outcome = await submitted
         return [stored(pushed, messages, self.state.salt) for pushed in pushed_to(outcome)]
 
-    def _check_queues(self, queues: Sequence[int]) -> None:
+    def _check_queues(self, queues: Sequence[int], *, exist: bool = True) -> None:
+        """A numbered push to a queue that is gone is left to apply: its number has an outcome then."""
         if not 1 <= len(set(queues)) == len(queues) <= QUEUES_PER_PUSH_MAX:
             raise LimitExceeded(f"a push names 1 to {QUEUES_PER_PUSH_MAX} different queues")
-        if any(queue not in self.state.lanes for queue in queues):
+        if exist and any(queue not in self.state.lanes for queue in queues):
             raise NoSuchQueue
 
     async def producer_open(self, producer: bytes) -> tuple[int, int]:
@@ -281,11 +286,9 @@ class Replayed:
     # Taps
 
     def tap_runs(self, lane: CoreLane, start: int) -> Iterator[Run]:
-        """Runs from `start` on: first those that were written beside the log, then those still in memory."""
-        for stretch in lane.taps.stretches:
-            if stretch.end > start:
-                yield from tap_stretch(self.log, stretch.blob, lane.queue, start)
-        yield from lane.taps.recent.since(start)
+        """Runs from `start` on, in order: those that were written beside the log and those still in memory."""
+        written = [tap_stretch(self.log, stretch.blob, lane.queue, start) for stretch in lane.taps.stretches if stretch.end > start]
+        return merge(*written, lane.taps.recent.since(start))
 
     async def settled(self) -> None:
         """Let whatever was submitted be committed (for tests and tools)."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from struct import error as struct_error
 from typing import Any, NamedTuple
@@ -21,14 +21,16 @@ from zlib import crc32
 
 from dovetail.core import snapshot
 from dovetail.core.chunk import GONE, TOMB, Chunk
+from dovetail.core.codec import messages_in
 from dovetail.core.lane import Lane
 from dovetail.core.state import State
-from dovetail.core.taps import Run, Stretch
+from dovetail.core.taps import Run, Runs, Stretch
 from dovetail.errors import CodecError, DovetailError
 from dovetail.logs.log import Log
 
 _logger = logging.getLogger("dovetail.stores")
 _LANE_HEAD = Struct("<QQI4x")
+_RUN_BYTES = sum(column.itemsize for column in Runs().columns())
 PINS_MAX = 4_096
 RECENT_RUNS_MIN = 256
 """Fewer notes than this stay in the snapshot itself."""
@@ -96,7 +98,7 @@ class Snapshots:
         if len(self._log.blobs.get(manifest["snapshot"])) != manifest["bytes"]:
             raise CodecError("its size does not fit")
 
-    def write(self, state: State, *, survey_only: bool = False) -> Survey:
+    def write(self, state: State, go_on: Callable[[], None] = lambda: None, *, survey_only: bool = False) -> Survey:
         """Everything, in this process (a forked child, where the log lives in files). Returns when it is durable, read back and checked."""
         log, position = self._log, state.position
         surveyed = survey(state, log)
@@ -104,7 +106,7 @@ class Snapshots:
             return surveyed
         stretches = self._write_taps(state)
         name = f"snapshot-{position:020d}"
-        size = log.blobs.put(name, _gathered(snapshot.dump(state, lambda lane: stretches.get(lane.queue))))
+        size = log.blobs.put(name, _gathered(snapshot.dump(state, lambda lane: stretches.get(lane.queue)), go_on))
         manifest = {"version": 1, "snapshot": name, "bytes": size, "position": position}
         log.blobs.put(f"manifest-{position:020d}", iter([json.dumps(manifest).encode()]))
         verify(log.blobs.get(name), size)
@@ -128,7 +130,8 @@ class Snapshots:
             lane = state.lanes.get(queue)
             if lane is not None and lane.taps.open:
                 lane.taps.written(Stretch(*facts))
-        self.positions.append(made.position)
+        if made.position not in self.positions:
+            self.positions.append(made.position)
         while len(self.positions) > 2:
             gone = self.positions.pop(0)
             # The manifest first: without it the rest does not exist.
@@ -148,16 +151,18 @@ class Snapshots:
                 self._log.blobs.remove(name)
 
 
-def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Small pieces together, so that a write is worth its call."""
+def _gathered(pieces: Iterator[bytes], go_on: Callable[[], None]) -> Iterator[bytes]:
+    """Small pieces together, so that a write is worth its call. Before each, `go_on` may end it all."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:
         held.append(piece)
         size += len(piece)
         if size >= 1 << 20:
+            go_on()
             yield b"".join(held)
             held, size = [], 0
+    go_on()
     yield b"".join(held)
 
 
@@ -172,10 +177,10 @@ def verify(data: memoryview, size: int) -> None:
 
 
 def _tap_sections(lanes: list[Lane]) -> Iterator[bytes]:
-    """For each lane: queue u64 · runs u64 · crc32 u32 · columns (firsts, addresses, times u64; counts, items u32)."""
+    """For each lane: queue u64 · runs u64 · crc32 u32 · the columns of its runs."""
     for lane in lanes:
         runs = lane.taps.recent
-        data = b"".join(map(bytes, (runs.firsts, runs.addresses, runs.times, runs.counts, runs.items)))
+        data = b"".join(map(bytes, runs.columns()))
         yield _LANE_HEAD.pack(lane.queue, len(runs), crc32(data)) + data
 
 
@@ -187,17 +192,18 @@ def tap_stretch(log: Log, blob: str, queue: int, start: int) -> Iterator[Run]:
         while at < len(data):
             owner, count, checksum = _LANE_HEAD.unpack_from(data, at)
             at += _LANE_HEAD.size
-            body = data[at : at + 32 * count]
-            at += 32 * count
+            body = data[at : at + _RUN_BYTES * count]
+            at += _RUN_BYTES * count
             if owner != queue:
                 continue
-            if len(body) != 32 * count or crc32(body) != checksum:
+            if len(body) != _RUN_BYTES * count or crc32(body) != checksum:
                 raise CodecError(f"{blob} is damaged")
-            firsts, addresses, times = (body[8 * count * i : 8 * count * (i + 1)].cast("Q") for i in range(3))
-            counts, items = (body[24 * count + 4 * count * i : 24 * count + 4 * count * (i + 1)].cast("I") for i in range(2))
-            for index in range(count):
-                if firsts[index] + counts[index] > start:
-                    yield Run(firsts[index], counts[index], addresses[index], items[index], times[index])
+            runs, begin = Runs(), 0
+            for column in runs.columns():
+                end = begin + column.itemsize * count
+                column.frombytes(body[begin:end])
+                begin = end
+            yield from runs.since(start)
     except struct_error as error:
         raise CodecError(f"{blob}: {error}") from None
 
@@ -215,27 +221,25 @@ def survey(state: State, log: Log) -> Survey:
                 lowest, sample = _lowest(chunk)
                 floors.append((lowest, lane.queue, chunk.base))
                 messages += chunk.live
-                size += chunk.live * _bytes_of(log, *sample)
+                size += chunk.live * _bytes_of(log, sample)
     floors.sort()
     floor = floors[0][0] if floors else state.position
     return Survey(state.position, floor, messages, size, floors[:PINS_MAX], [], 0)
 
 
-def _lowest(chunk: Chunk) -> tuple[int, tuple[int, int]]:
-    """(lowest live address, (address, messages in its run) of one live run)."""
+def _lowest(chunk: Chunk) -> tuple[int, int]:
+    """(lowest live address, address of one live run)."""
     if chunk.live == len(chunk.states):
-        return min(chunk.addresses), (chunk.addresses[0], chunk.run_end(0) - chunk.starts[0])
-    found: array[int] = array("Q")
-    sample = (0, 1)
+        return min(chunk.addresses), chunk.addresses[0]
+    found = array("Q")
     for run, start in enumerate(chunk.starts):
-        end = chunk.run_end(run)
-        states = chunk.states[start:end]
-        if states.count(GONE) + states.count(TOMB) < end - start:
+        states = chunk.states[start : chunk.run_end(run)]
+        if states.count(GONE) + states.count(TOMB) < len(states):
             found.append(chunk.addresses[run])
-            sample = (chunk.addresses[run], end - start)
-    return min(found), sample
+    return min(found), found[-1]
 
 
-def _bytes_of(log: Log, address: int, messages: int) -> int:
+def _bytes_of(log: Log, address: int) -> int:
+    """About how many bytes a message of this record takes."""
     record = log.fetch(address)
-    return (len(record) // messages + 8) if record is not None else 0
+    return len(record) // messages_in(record) + 8 if record is not None else 0

@@ -92,7 +92,11 @@ SCENARIO = Scenario(
     "lane-cost",
     SCENARIOS["lane-cost"],
     [
-        Bar(f"{verb} {'one at a time' if batch == 1 else 'in hundreds'}, largest against 1,000 waiting", f"ratio.{verb}_in_{batch}s", most=1.3)
+        Bar(
+            f"{verb} {'one at a time' if batch == 1 else 'in hundreds'}, largest against 1,000 waiting",
+            f"ratio.{verb}_in_{batch}s",
+            most=1.3,
+        )
         for batch in BATCHES
         for verb in VERBS
     ],

@@ -93,7 +93,7 @@ async def victim(folder: str, waiting: int, snapshot_bytes: int) -> None:
         for _ in range(max(0, missing) // FILL // 4):
             await asyncio.gather(*(queue.send_many([BODY] * FILL) for _ in range(4)))
         chores = node.store.chores
-        while chores.busy if hasattr(chores, "busy") else chores._task is not None:
+        while chores._task is not None:
             await asyncio.sleep(0.05)
         if not chores.snapshots and missing > 0:
             await node.snapshot()
@@ -101,6 +101,9 @@ async def victim(folder: str, waiting: int, snapshot_bytes: int) -> None:
         tasks = [asyncio.ensure_future(_work(queue, number)) for number in range(WORKERS)]
         while chores._bytes < RIPE * chores._next or chores._task is not None:
             await asyncio.sleep(0.002)
+            for task in tasks:
+                if task.done():
+                    await task  # A worker never ends by itself: this raises what ended it.
         tell({"tail_cost_bytes": chores._bytes})
         await asyncio.gather(*tasks)
 

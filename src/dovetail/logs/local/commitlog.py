@@ -333,6 +333,10 @@ class CommitLog:
         except OSError as error:
             self._fail(error)
 
+    def in_child(self) -> None:
+        """The lock is the parent's: a child that kept it would hold the folder after a kill -9 of the parent."""
+        self.disk.unlock()
+
     def close(self) -> None:
         if self._deliver is not None and self._error is None:
             try:

@@ -1,0 +1,114 @@
+"""Batches on their way in and out of a replayed store: callers' messages become columns, outcomes become answers or errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dovetail.core import message
+from dovetail.core import operation as op
+from dovetail.core.column import Column
+from dovetail.core.operation import DEFAULT, Outcome, Push, Pushed, PushedAll, Refusal, Why
+from dovetail.errors import (
+    BadRequest,
+    LimitExceeded,
+    NoSuchQueue,
+    NoSuchTap,
+    NumberRefused,
+    OverInFlight,
+    QueueExists,
+    ReceiptInvalid,
+    Refused,
+)
+from dovetail.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, BODY_BYTES_MAX, ENTRY_BYTES_TARGET, GROUP_BYTES_MAX
+from dovetail.stores.store import Number, Outgoing, Stored
+
+_ERRORS: dict[Why, type[Refused]] = {
+    Why.NO_QUEUE: NoSuchQueue,
+    Why.NAME_TAKEN: QueueExists,
+    Why.DROPPED_ID: NoSuchQueue,
+    Why.OVER_IN_FLIGHT: OverInFlight,
+    Why.NOT_OPEN: NumberRefused,
+    Why.GAP: NumberRefused,
+    Why.DEAD_RECEIPT: ReceiptInvalid,
+    Why.NO_TAP: NoSuchTap,
+    Why.TOO_MANY_TAPS: LimitExceeded,
+    Why.NEEDS_GROUPS: BadRequest,
+    Why.SKIPPED: NumberRefused,
+}
+_TEXTS = {
+    Why.DEAD_RECEIPT: "The receipt is no longer alive: the message was settled, handed out again, or its lease ended.",
+    Why.TOO_MANY_TAPS: "The queue has as many taps as it may have.",
+    Why.SKIPPED: "The number was skipped, and stays so.",
+    Why.NEEDS_GROUPS: "A queue that holds messages cannot change its discipline.",
+}
+_MESSAGE_OVERHEAD = 48
+
+
+def error_of(refusal: Refusal) -> Refused:
+    return _ERRORS.get(refusal.why, Refused)(_TEXTS.get(refusal.why))
+
+
+def check_batch(messages: Sequence[Outgoing]) -> None:
+    if not 1 <= len(messages) <= BATCH_MESSAGES_MAX:
+        raise LimitExceeded(f"{len(messages)} messages in one call; 1 to {BATCH_MESSAGES_MAX} are allowed")
+    total = 0
+    for one in messages:
+        size = len(one.body) + len(one.attributes)
+        if size > BODY_BYTES_MAX:
+            raise LimitExceeded(f"a message of {size} bytes; at most {BODY_BYTES_MAX} are allowed")
+        if len(one.group) > GROUP_BYTES_MAX:
+            raise LimitExceeded(f"a group name of {len(one.group)} bytes; at most {GROUP_BYTES_MAX} are allowed")
+        total += size
+    if total > BATCH_BYTES_MAX:
+        raise LimitExceeded(f"a batch of {total} bytes; at most {BATCH_BYTES_MAX} are allowed")
+
+
+def pieces(messages: Sequence[Outgoing]) -> list[Sequence[Outgoing]]:
+    """A batch cut into what fits an entry well. Items of a batch are judged one by one, so a cut changes nothing."""
+    cut: list[Sequence[Outgoing]] = []
+    start = size = 0
+    for index, one in enumerate(messages):
+        weight = len(one.body) + len(one.attributes) + len(one.group) + _MESSAGE_OVERHEAD
+        if size and size + weight > ENTRY_BYTES_TARGET:
+            cut.append(messages[start:index])
+            start, size = index, 0
+        size += weight
+    cut.append(messages[start:])
+    return cut
+
+
+def push_of(queues: Sequence[int], messages: Sequence[Outgoing], number: Number | None) -> Push:
+    """The columns of a batch. Sections that no message needs are left out."""
+    delays: Sequence[int] | None = None
+    if any(one.delay_ms != DEFAULT for one in messages):
+        same = all(one.delay_ms == messages[0].delay_ms for one in messages)
+        delays = (messages[0].delay_ms,) if same else [one.delay_ms for one in messages]
+    return Push(
+        tuple(queues),
+        Column.of([one.body for one in messages]),
+        delays,
+        Column.of([one.group for one in messages]) if any(one.group for one in messages) else None,
+        b"".join(one.dedup or bytes(16) for one in messages) if any(one.dedup for one in messages) else None,
+        b"".join(one.id or bytes(16) for one in messages) if any(one.id for one in messages) else None,
+        Column.of([one.attributes for one in messages]) if any(one.attributes for one in messages) else None,
+        op.Numbered(*number) if number is not None else None,
+    )
+
+
+def pushed_to(outcome: Outcome) -> Sequence[Pushed]:
+    """What a push did in each lane; its refusal is raised."""
+    if isinstance(outcome, Refusal):
+        raise error_of(outcome)
+    if isinstance(outcome, PushedAll):
+        return outcome.lanes
+    assert isinstance(outcome, Pushed)
+    return [outcome]
+
+
+def stored(pushed: Pushed, messages: Sequence[Outgoing], salt: int) -> list[Stored]:
+    if pushed.refused:
+        raise NumberRefused("A number that was refused or skipped once has that outcome for ever.")
+    return [
+        Stored(one.id or message.id_of(pushed.queue, sequence, salt), sequence, index in pushed.repeats)
+        for index, (one, sequence) in enumerate(zip(messages, pushed.sequences, strict=True))
+    ]
