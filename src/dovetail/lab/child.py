@@ -75,6 +75,7 @@ class Child:
         """The next thing that it tells."""
         async for _, value in self.lines():
             return value
+        raise ChildFailed(f"{self._function} ended without a word")
 
 
 async def result_of(function: str, **arguments: Any) -> Any:
@@ -83,6 +84,7 @@ async def result_of(function: str, **arguments: Any) -> Any:
         async for kind, value in child.lines():
             if kind == "result":
                 return value
+    raise ChildFailed(f"{function} ended without a result")
 
 
 def main(function: str, arguments: str) -> None:

@@ -49,11 +49,15 @@ def drop_page_cache(folder: Path) -> str:
         Path("/proc/sys/vm/drop_caches").write_text("3\n")
         return "drop_caches"
     except OSError:
-        for path in folder.rglob("*"):
-            if path.is_file():
-                with open(path, "rb") as file:
-                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        for path in files(folder):
+            with open(path, "rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         return "posix_fadvise"
+
+
+def files(folder: Path) -> list[Path]:
+    """Every file below the folder, in one order."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def read_s(paths: list[Path]) -> tuple[float, int]:

@@ -1,4 +1,4 @@
-"""Results: one JSON object for programs (DESIGN's outside face: scenario, figures, bars, peers), a table for people. It measures nothing."""
+"""Results: one JSON object for programs (scenario, figures, bars, peers), a table for people. It measures nothing."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from dovetail.core.operation import (
     Settled,
     Taken,
 )
-from dovetail.errors import BadRequest, Closed, DovetailError, LimitExceeded, StorageFull, Unknown
+from dovetail.errors import BadRequest, Closed, DovetailError, LimitExceeded, StorageError, StorageFull, Unknown
 from dovetail.limits import BATCH_MESSAGES_MAX, ENTRY_BYTES_TARGET
 from dovetail.logs.log import Entry, Log
 
@@ -199,7 +199,13 @@ class Committer:
         """An entry of ours is durable: apply it, answer, and let the next one go."""
         head, slots, operations = self._flying.popleft()
         self.entries += 1
-        outcomes = self._applied(entry, head, operations)
+        try:
+            outcomes = self._applied(entry, head, operations)
+        except BaseException as error:
+            # A state that may be half changed answers nobody any more.
+            _refuse(slots, Unknown(f"The outcome is not known: {error!r}"))
+            self.fail(StorageError(f"The node stopped: an entry could not be applied: {error!r}"))
+            raise
         for slot, outcome in zip(slots, outcomes, strict=True):
             self._deal(slot, outcome)
         if self._slots and not self._scheduled:

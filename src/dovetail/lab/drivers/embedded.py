@@ -12,14 +12,13 @@ from ... import node as assembly
 from ...settings import Settings
 from ..driver import Received
 
-WAIT_S = 0.05
-
 
 class Embedded:
     name = "dovetail"
 
-    def __init__(self, folder: Path, settings: Settings | None = None) -> None:
+    def __init__(self, folder: Path, settings: Settings | None = None, *, wait_s: float = 0.05) -> None:
         self._folder = folder
+        self._wait_s = wait_s
         self._settings = settings
         self.node: dovetail.Node
         self.queues: list[dovetail.Queue] = []
@@ -38,7 +37,7 @@ class Embedded:
         return [one.sequence for one in await self.queues[queue].send_many(bodies)]
 
     async def receive(self, worker: int, queue: int, most: int) -> list[Received]:
-        got = await self.queues[queue].receive(most, wait_s=WAIT_S)
+        got = await self.queues[queue].receive(most, wait_s=self._wait_s)
         return [Received(one.body, one.sequence, one.receipt) for one in got]
 
     async def complete(self, worker: int, queue: int, tokens: Sequence[str]) -> None:

@@ -131,7 +131,7 @@ class Server:
         options = f"--port {self.port} --bind 127.0.0.1 --dir {self._folder} --appendonly yes --appendfsync always --loglevel warning"
         # No snapshots and no rewriting beside the log: Redis at its fastest.
         arguments = ["redis-server", *options.split(), "--auto-aof-rewrite-percentage", "0", "--save", ""]
-        self._process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: ASYNC220  # a fork, once
         try:
             await self._connect(connections, asyncio.get_running_loop().time() + _READY_S)
         except BaseException:

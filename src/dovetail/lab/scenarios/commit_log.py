@@ -29,7 +29,7 @@ Cell = tuple[str, int, int]
 
 async def run(lab: Lab) -> Figures:
     rounds = ROUNDS if not lab.quick else 2
-    seconds = 0.8 if not lab.quick else 0.05
+    seconds = 0.5 if not lab.quick else 0.05
     rates: dict[Cell, list[float]] = {}
     p50s: dict[Cell, list[float]] = {}
     p99s: dict[Cell, list[float]] = {}

@@ -15,7 +15,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-
 from ...settings import Local, Settings
 from ..child import result_of
 from ..driver import Driver, PeerMissing
@@ -35,6 +34,9 @@ RECEIVE_MAX = 100
 IN_FLIGHT = 64
 DAY_MS = 86_400_000
 NEVER_BYTES = 1 << 40
+WAIT_S = 20.0
+PATIENCE_S = 30.0
+"""What is not delivered so long after the last was due counts as lost."""
 PENDING = 1 << 40
 """Payload numbers from here on belong to messages that only wait."""
 
@@ -60,7 +62,7 @@ async def run(lab: Lab) -> Figures:
 
 
 async def case(name: str, folder: str, pending: int, rate_per_s: int, seconds: int, calls: int, rounds: int) -> dict[str, Any]:
-    driver: Driver = RedisZset(Path(folder)) if name == "redis-zset" else Embedded(Path(folder), _settings())
+    driver: Driver = RedisZset(Path(folder)) if name == "redis-zset" else Embedded(Path(folder), _settings(), wait_s=WAIT_S)
     await driver.open(1, IN_FLIGHT)
     try:
         began = perf_counter()
@@ -111,18 +113,28 @@ async def _due(driver: Driver, rate_per_s: int, seconds: int) -> dict[str, Any]:
         trace.note(SENT, began, 0, numbers, 0, (), due_ns)
         trace.note(ACKED, now_ns(), 0, numbers, 0)
     scheduled_early_s = (start_ns - now_ns()) / 1e9
-    missing = total
+    missing, over = total, asyncio.Event()
 
     async def receive(worker: int) -> None:
         nonlocal missing
-        while missing > 0 and now_ns() < dues[-1] + 30_000_000_000:
+        while True:
             got = await driver.receive(worker, 0, RECEIVE_MAX)
-            if got:
-                missing -= len(got)
-                trace.note(DELIVERED, now_ns(), 0, [number_of(one.body) for one in got], worker)
-                await driver.complete(worker, 0, [one.token for one in got])
+            if not got:
+                continue
+            trace.note(DELIVERED, now_ns(), 0, [number_of(one.body) for one in got], worker)
+            await driver.complete(worker, 0, [one.token for one in got])
+            missing -= len(got)
+            if missing <= 0:
+                over.set()
 
-    await asyncio.gather(*(receive(worker) for worker in range(RECEIVERS)))
+    receivers = [asyncio.ensure_future(receive(worker)) for worker in range(RECEIVERS)]
+    try:
+        await asyncio.wait_for(over.wait(), (dues[-1] - now_ns()) / 1e9 + PATIENCE_S)
+    except TimeoutError:
+        pass  # The trace tells what is missing.
+    for one in receivers:
+        one.cancel()
+    await asyncio.gather(*receivers, return_exceptions=True)
     table = trace.table()
     late = lateness_ns(table)
     return {

@@ -28,7 +28,8 @@ class LocalBlobs:
         self.pause_s = pause_s
 
     def put(self, name: str, chunks: Iterator[bytes | memoryview]) -> int:
-        """StorageFull or StorageError where it cannot be written; the blob of that name, if there was one, is then still the old one."""
+        """StorageFull or StorageError where it cannot be written. The blob of that name, if there was one, is then still the old one;
+        only where the last step failed, the sync of the folder, it may be either."""
         path = _path(name)
         try:
             size = self._write(path + _SUFFIX, chunks)

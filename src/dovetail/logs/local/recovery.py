@@ -63,7 +63,8 @@ def written_bytes(view: memoryview, start: int) -> int:
     end = len(view)
     while end > start:
         begin = max(start, end - _BLOCK_BYTES)
-        if view[begin:end] != _ZEROS[: end - begin]:
+        # As bytes: memoryviews are compared element by element, twenty times slower.
+        if bytes(view[begin:end]) != _ZEROS[: end - begin]:
             return len(bytes(view[start:end]).rstrip(b"\0"))
         end = begin
     return 0
