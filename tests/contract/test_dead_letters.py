@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from dovetail import Node, Queue
@@ -117,7 +119,9 @@ async def test_redrive_keeps_to_its_rate_and_stops_when_cancelled(house: House) 
         await dead.redrive()
     await house.pass_time(2)
     assert 36 <= task.moved <= 44
-    await task.cancel()
+    cancelling = asyncio.ensure_future(task.cancel())
+    await house.pass_time(0.2)
+    await cancelling
     assert task.status == "cancelled"
     moved = len(await everything(queue))
     assert moved == task.moved

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from dovetail import Outgoing
+from dovetail.errors import BadRequest, CodecError
 from tests.contract.house import House, bodies, everything
 
 DAY_S = 86_400
@@ -73,12 +74,13 @@ async def test_a_waiting_or_delayed_message_is_cancelled_by_its_id_once(house: H
     assert await queue.receive() == []
 
 
-async def test_an_id_of_another_queue_or_of_nobody_cancels_nothing(house: House) -> None:
+async def test_an_id_of_another_queue_or_of_nobody_is_refused_and_cancels_nothing(house: House) -> None:
     queue, other = await house.node.queue("orders"), await house.node.queue("other")
     sent, _ = await queue.send(b"a"), await other.send(b"b")
-    assert await other.cancel(sent.id) is False
-    assert await other.cancel("00000000-0000-0000-0000-000000000000") is False
-    assert await other.cancel("ffffffff-ffff-ffff-ffff-ffffffffffff") is False
+    for identity in (sent.id, "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "nonsense"):
+        for act in (other.cancel(identity), other.reschedule(identity, 1), other.reclaim(identity)):
+            with pytest.raises((BadRequest, CodecError)):
+                await act
     assert len(await everything(queue)) == len(await everything(other)) == 1
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 from dovetail import Outgoing
-from tests.contract.house import House, bodies, everything
+from tests.contract.house import House, bodies, everything, turns, waiting
 
 
 def of(group: str, *names: str, delay_s: float | None = None) -> list[bytes | Outgoing]:
@@ -38,6 +39,23 @@ async def test_one_receive_may_take_several_of_a_group_in_order(house: House) ->
     assert await queue.receive() == [], "the third is still out"
     await got[2].requeue(0)
     assert bodies(await queue.receive(max=9)) == [b"a3"]
+
+
+async def test_receivers_at_the_same_moment_never_share_a_group(house: House) -> None:
+    await house.needs("groups", groups=True)
+    queue = await house.node.queue("orders", groups=True)
+    await queue.send_many(of("a", "a1", "a2", "a3"))
+    got = await asyncio.gather(*(queue.receive() for _ in range(3)))
+    assert list(map(bodies, got)) == [[b"a1"], [], []]
+    await got[0][0].complete()
+    tasks = await waiting(*(queue.receive(wait_s=20) for _ in range(3)))
+    await queue.send_many([*of("a", "a4"), *of("b", "b1", "b2")])
+    await turns()
+    taken = [bodies(await task) for task in tasks if task.done()]
+    assert taken == [[b"a2"], [b"b1"]]
+    for task in tasks:
+        task.cancel()
+    await turns()
 
 
 async def test_a_group_waits_behind_its_lowest_message_that_is_not_visible(house: House) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core.column import Column
-from ..core.operation import Attributes, Complete, Create, Head, Outcome, Pop, Popped, Push, Register
+from ..core.operation import DEFAULT, Attributes, Complete, Create, Head, Outcome, Pop, Popped, Push, Register
 from ..core.state import State
 
 BODY = b"x" * 100
@@ -45,9 +45,9 @@ class CoreFill:
     def push(self, queue: int, count: int, delays: Sequence[int] | None = None, groups: Column | None = None) -> Outcome:
         return self.apply(Push((queue,), self.bodies(count), delays, groups))
 
-    def pop(self, queue: int, count: int) -> tuple[list[int], list[int]]:
+    def pop(self, queue: int, count: int, lease_ms: int = DEFAULT) -> tuple[list[int], list[int]]:
         """(sequences, deliveries) of what was leased."""
-        popped = self.apply(Pop(queue, count))
+        popped = self.apply(Pop(queue, count, lease_ms))
         assert isinstance(popped, Popped)
         if len(popped.taken) == 1:
             (run,) = popped.taken

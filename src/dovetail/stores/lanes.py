@@ -261,7 +261,9 @@ class ReplayedLane:
         return bool(most) and self._lane.leased >= most and self._lane.counts(self._store.now())[2] >= most
 
     def next_visible_at(self) -> int | None:
-        return self._lane.next_visible_at(self._store.now())
+        now = self._store.now()
+        # With as many in flight as may be, only the end of a lease helps.
+        return self._lane.index.next_due(now) if self.is_full() else self._lane.next_visible_at(now)
 
     def watch(self, changed: Callable[[int], None] | None) -> None:
         if changed is None:

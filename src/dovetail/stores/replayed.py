@@ -145,8 +145,11 @@ class Replayed:
             queues = operation.queues
         elif isinstance(operation, op.CompletePush):
             queues = (operation.complete.queue, *operation.push.queues)
-        elif isinstance(operation, op.Move | op.Pop | op.Configure):
-            # Dead letters may have gone anywhere.
+        elif isinstance(operation, op.Pop):
+            lane = self.state.lanes.get(operation.queue)
+            queues = (operation.queue, lane.attributes.dead_letter if lane is not None else 0)
+        elif isinstance(operation, op.Move):
+            # Each message may have gone back to another queue.
             queues = tuple(self.watchers)
         else:
             queues = (getattr(operation, "queue", 0),)

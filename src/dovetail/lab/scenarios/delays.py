@@ -63,7 +63,7 @@ async def run(lab: Lab) -> Figures:
 
 async def case(name: str, folder: str, pending: int, rate_per_s: int, seconds: int, calls: int, rounds: int) -> dict[str, Any]:
     driver: Driver = RedisZset(Path(folder)) if name == "redis-zset" else Embedded(Path(folder), _settings(), wait_s=WAIT_S)
-    await driver.open(1, IN_FLIGHT)
+    await driver.open(2, IN_FLIGHT)
     try:
         began = perf_counter()
         await _fill(driver, pending)
@@ -147,17 +147,25 @@ async def _due(driver: Driver, rate_per_s: int, seconds: int) -> dict[str, Any]:
 
 
 async def _cancelled(driver: Driver, calls: int, rounds: int) -> dict[str, Any]:
-    """Microseconds of a push and of a cancel, as many in flight, turn by turn."""
-    pushes, cancels = [], []
+    """Microseconds of a delayed push, of a cancel, and of a push without delay (to a queue of its own), as many in flight, turn by turn."""
+    pushes, cancels, plains = [], [], []
     for number in range(rounds + 1):
         made: list[Any] = []
         push = await _timed(calls, _pusher(driver, number * calls, made))
         random.Random(number).shuffle(made)
         cancel = await _timed(calls, _canceller(driver, made))
+        plain = await _timed(calls, _plain(driver, number * calls))
         if number:  # The first round only warms up.
             pushes.append(push)
             cancels.append(cancel)
-    return {"push_us": median(pushes), "cancel_us": median(cancels), "cancel_to_push": median_ratio(cancels, pushes)}
+            plains.append(plain)
+    return {
+        "push_us": median(pushes),
+        "cancel_us": median(cancels),
+        "plain_push_us": median(plains),
+        "cancel_to_push": median_ratio(cancels, pushes),
+        "cancel_to_plain_push": median_ratio(cancels, plains),
+    }
 
 
 async def _timed(calls: int, call: Callable[[int, int], Awaitable[None]]) -> float:
@@ -186,6 +194,15 @@ def _pusher(driver: Driver, first: int, made: list[Any]) -> Callable[[int, int],
         made.append(body)
 
     return push_ours if isinstance(driver, Embedded) else push_peer
+
+
+def _plain(driver: Driver, first: int) -> Callable[[int, int], Awaitable[None]]:
+    workload = Workload(messages=1)
+
+    async def push(worker: int, number: int) -> None:
+        await driver.send(worker, 1, [workload.body(first + number)])
+
+    return push
 
 
 def _canceller(driver: Driver, made: list[Any]) -> Callable[[int, int], Awaitable[None]]:

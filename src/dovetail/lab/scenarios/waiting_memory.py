@@ -21,11 +21,13 @@ BATCHES = (1, 100)
 QUEUES = 1_000
 GROUPS = 10_000
 DAY_MS = 86_400_000
+SOONEST_MS = 3_600_000
+"""Filling takes half an hour of the log's time; nothing may become visible meanwhile."""
 AT_ONCE = 2
 
 
 async def run(lab: Lab) -> Figures:
-    low, high = lab.size(1_000_000, 100_000), lab.size(10_000_000, 500_000)
+    low, high = lab.size(1_000_000, 50_000), lab.size(10_000_000, 200_000)
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(kind: str, batch: int) -> dict[str, float]:
@@ -55,7 +57,7 @@ def case(kind: str, batch: int, low: int, high: int, seed: int) -> dict[str, flo
             before = _resident()
         queue = queues[number % len(queues)]
         if kind == "delayed":
-            fill.push(queue, batch, [int(chance.random() * DAY_MS) + 60_000_000 for _ in range(batch)])
+            fill.push(queue, batch, [int(chance.random() * DAY_MS) + SOONEST_MS for _ in range(batch)])
         elif kind == "groups":
             fill.push(queue, batch, None, Column.of([names[int(chance.random() * GROUPS)] for _ in range(batch)]))
         else:
@@ -64,7 +66,7 @@ def case(kind: str, batch: int, low: int, high: int, seed: int) -> dict[str, flo
     made = {"waiting": (full - before) / (high - low)}
     if kind == "plain":
         for _ in range(low // batch):
-            fill.pop(queues[0], batch)
+            fill.pop(queues[0], batch, DAY_MS)
         made["leased"] = (_resident() - full) / low
     return made
 
