@@ -17,6 +17,8 @@ def test_every_test_that_the_promises_name_exists() -> None:
     named = set(re.findall(r"\btest_[a-z0-9_]+\b(?!\.py)", PAGE.read_text(encoding="utf-8")))
     assert named, "the page names no test"
     defined = {
-        name for file in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_[a-z0-9_]+)\(", file.read_text(encoding="utf-8"))
+        name
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"def (test_[a-z0-9_]+)\(", file.read_text(encoding="utf-8"))
     }
     assert named - defined == set()

@@ -72,6 +72,5 @@ def test_it_wakes_a_thread_that_waits_and_leaves_no_thread_behind(tmp_path: Path
         if isinstance(thread, threading.Timer):
             thread.join()
     assert threading.active_count() <= before + 1  # asyncio keeps its default executor's thread, if it made one
-    with dovetail.blocking.open(f"local:{tmp_path}") as node, pytest.raises(FolderLocked):
-        with dovetail.blocking.open(f"local:{tmp_path}"):
-            pass
+    with dovetail.blocking.open(f"local:{tmp_path}"), pytest.raises(FolderLocked), dovetail.blocking.open(f"local:{tmp_path}"):
+        pass

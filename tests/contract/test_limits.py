@@ -35,7 +35,10 @@ AT_THE_LIMIT: dict[str, Mapping[str, Any]] = {
 BEYOND: dict[str, Mapping[str, Any]] = {
     "body": {"body": bytes(BODY_BYTES_MAX + 1)},
     "attributes": {"attributes": {"a": bytes(ATTRIBUTES_BYTES_MAX - ATTRIBUTE_OVERHEAD + 1)}},
-    "both": {"body": bytes(BODY_BYTES_MAX - ATTRIBUTES_BYTES_MAX + 1), "attributes": {"a": bytes(ATTRIBUTES_BYTES_MAX - ATTRIBUTE_OVERHEAD)}},
+    "both": {
+        "body": bytes(BODY_BYTES_MAX - ATTRIBUTES_BYTES_MAX + 1),
+        "attributes": {"a": bytes(ATTRIBUTES_BYTES_MAX - ATTRIBUTE_OVERHEAD)},
+    },
     "number of attributes": {"attributes": {str(number): "" for number in range(ATTRIBUTES_MAX + 1)}},
     "name of an attribute": {"attributes": {"x" * (ATTRIBUTE_NAME_BYTES_MAX + 1): ""}},
     "empty name of an attribute": {"attributes": {"": "x"}},

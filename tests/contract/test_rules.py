@@ -85,8 +85,15 @@ async def test_purge_removes_everything_and_ends_every_receipt(house: House, sna
 
 
 RULES: dict[str, Any] = {
-    "lease_s": 5, "delay_s": 6, "retention_s": 7, "max_receives": 8, "deduplication_s": 9, "in_flight_max": 10, "backoff_s": 11, "backoff_max_s": 12,
-}  # fmt: skip
+    "lease_s": 5,
+    "delay_s": 6,
+    "retention_s": 7,
+    "max_receives": 8,
+    "deduplication_s": 9,
+    "in_flight_max": 10,
+    "backoff_s": 11,
+    "backoff_max_s": 12,
+}
 
 
 @pytest.mark.parametrize("snapshot", [False, True])
@@ -158,7 +165,16 @@ async def test_a_dropped_queue_is_gone_and_one_of_the_same_name_begins_empty(hou
         await house.node.drop("orders")
     new = await house.node.queue("orders", lease_s=9)
     await new.send(b"c")
-    for act in (old.send(b"x"), old.receive(), old.receive(wait_s=1), old.counts(), old.peek(), old.purge(), message.complete(), old.taps()):
+    for act in (
+        old.send(b"x"),
+        old.receive(),
+        old.receive(wait_s=1),
+        old.counts(),
+        old.peek(),
+        old.purge(),
+        message.complete(),
+        old.taps(),
+    ):
         with pytest.raises(NoSuchQueue):
             await act
     await house.again(snapshot=snapshot)

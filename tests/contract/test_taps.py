@@ -112,7 +112,7 @@ async def test_a_closed_tap_is_gone_and_a_dropped_queue_fails_loudly(house: Hous
 
 
 async def test_a_tap_reads_through_many_snapshots_trims_and_restarts(house: House) -> None:
-    """More runs than are kept in memory, so that notes are written beside the log; consumers let the log be trimmed as far as taps allow."""
+    """More runs than are kept in memory, so that notes are written beside the log, which is trimmed as far as taps allow."""
     await house.needs("taps")
     queue = await house.node.queue("orders")
     await queue.tap("archive")

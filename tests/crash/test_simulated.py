@@ -1,4 +1,4 @@
-"""The whole store dies at every call to the disk: acknowledged is present once, unacknowledged is absent or whole, damage is found and named."""
+"""The whole store dies at every call to the disk: acked is present once, unacked is absent or whole, damage is found and named."""
 
 from __future__ import annotations
 

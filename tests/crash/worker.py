@@ -3,7 +3,8 @@
     python tests/crash/worker.py FOLDER SEED RESEND      RESEND: {"number": [number, key] or null, "dedup": [key, …]}
 
 It keeps no account of its own: the ledger is with whoever started it. Lines: ["ready"] · ["send?", queue, key…] · ["send", key…] ·
-["got", key, receipt] · ["done?", key] · ["done", key] · ["back", key, receipt] · ["both?", key, new] · ["both", key, new] · ["number?", number, key].
+["got", key, receipt] · ["done?", key] · ["done", key] · ["back", key, receipt] · ["both?", key, new] · ["both", key, new] ·
+["number?", number, key].
 """
 
 from __future__ import annotations

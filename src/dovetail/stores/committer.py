@@ -101,11 +101,15 @@ class Committer:
         slot.deliveries.append(delivery)
         return self._answer(slot, 1)
 
-    def pop(self, queue: int, most: int, lease_ms: int, delete: bool) -> asyncio.Future[list[Taken] | Refusal]:
-        slot = self._share("pop", ("pop", queue, lease_ms, delete), (queue, lease_ms, delete), 0)
-        if slot.most + most > BATCH_MESSAGES_MAX:
-            del self._shared["pop", queue, lease_ms, delete]
-            slot = self._share("pop", ("pop", queue, lease_ms, delete), (queue, lease_ms, delete), 0)
+    def pop(self, queue: int, most: int, lease_ms: int, delete: bool, *, alone: bool = False) -> asyncio.Future[list[Taken] | Refusal]:
+        """A receive. `alone` does not share: where one receive may take several of a group, two receivers must not be taken for one."""
+        name = ("pop", queue, lease_ms, delete)
+        known = self._shared.get(name)
+        if alone or (known is not None and known.most + most > BATCH_MESSAGES_MAX):
+            self._shared.pop(name, None)
+        slot = self._share("pop", name, name[1:], 0)
+        if alone:
+            del self._shared[name]
         slot.most += most
         return self._answer(slot, most)
 

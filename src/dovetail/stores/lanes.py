@@ -99,7 +99,7 @@ class ReplayedLane:
         if attempt:
             future = self._submit(op.Pop(self._lane.queue, most, lease_ms, delete, 0, attempt))
         else:
-            future = self._store.committer.pop(self._lane.queue, most, lease_ms, delete)
+            future = self._store.committer.pop(self._lane.queue, most, lease_ms, delete, alone=self._lane.groups is not None)
         return ReplayedPopping(self, future, lease_ms)
 
     def taken_by(self, answer: Popped | Refusal | list[Taken], lease_ms: int) -> list[Delivery]:

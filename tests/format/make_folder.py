@@ -1,0 +1,85 @@
+"""Makes the data folder that is kept of each released version, and says what is in it.
+
+    python -m tests.format.make_folder tests/format/v1.tar.gz
+
+Run it once for a version, before the release, and never again for that version: what it made is what users have on their disks.
+The zeros of segments that are not full take no room in the archive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+import dovetail
+from dovetail import Node, Outgoing
+from dovetail.clock import ManualClock
+from dovetail.settings import Local, Settings
+
+SETTINGS = Settings(local=Local(segment_bytes=2 << 20, snapshot_bytes=1 << 40, sync="inline"))
+MADE_AT_MS = 1_700_000_000_000
+YEAR_S = 365 * 86_400
+GIVEN_ID = "00112233-4455-6677-8899-aabbccddeeff"
+
+
+async def before_the_snapshot(node: Node) -> dict[str, object]:
+    dead = await node.queue("dead", namespace="eu", extra={"door": "sqs"})
+    plain = await node.queue("plain", namespace="eu", max_receives=2, dead_letter=dead, lease_s=60, backoff_s=1, backoff_max_s=8)
+    tap = await plain.tap("archive")
+    sent = await plain.send_many([b"letter", b"leased", b"done", Outgoing(b"in a year", delay_s=YEAR_S), b"waiting"])
+    for _ in range(2):
+        (letter,) = await plain.receive()
+        await letter.requeue(0)
+    leased, done = await plain.receive(max=2, lease_s=YEAR_S)
+    await done.complete()
+    await tap.advance(2)
+    grouped = await node.queue("grouped", groups=True)
+    await grouped.send_many([Outgoing(b"%s%d" % (name.encode(), number), group=name) for number in (1, 2) for name in "ab"])
+    (a1,) = await grouped.receive(lease_s=YEAR_S)
+    once = await node.queue("once", deduplication_s=YEAR_S)
+    await once.send(b"once", deduplication="key", attributes={"text": "ä", "number": 5, "raw": b"\0"}, id=GIVEN_ID)
+    producer = await node.producer("billing")
+    await producer.send(once, b"numbered")
+    gone = await node.queue("gone")
+    await gone.send(b"gone")
+    await node.drop("gone")
+    return {"leased": leased.receipt, "done": done.receipt, "a1": a1.receipt, "ids": [one.id for one in sent]}
+
+
+async def after_the_snapshot(node: Node) -> dict[str, object]:
+    """The same kinds again, so that they are read from the log too."""
+    plain = await node.queue("plain", namespace="eu")
+    await plain.send_many([b"tail", Outgoing(b"tail in a year", delay_s=YEAR_S)])
+    grouped = await node.queue("grouped")
+    (b1,) = await grouped.receive(lease_s=YEAR_S)
+    await b1.requeue(YEAR_S)
+    await grouped.send(b"a3", group="a")
+    once = await node.queue("once")
+    await node.send_to([once, grouped], b"both")
+    purged = await node.queue("purged")
+    await purged.send(b"purged")
+    await purged.purge()
+    return {"b1": b1.receipt}
+
+
+async def make(folder: Path) -> dict[str, object]:
+    async with dovetail.open(f"local:{folder}", settings=SETTINGS, clock=ManualClock(MADE_AT_MS)) as node:
+        facts = await before_the_snapshot(node)
+        await node.snapshot()
+        return facts | await after_the_snapshot(node)
+
+
+def main(archive: str) -> None:
+    with tempfile.TemporaryDirectory() as place, tarfile.open(archive, "w:gz", compresslevel=9) as tar:
+        facts = asyncio.run(make(Path(place) / "data"))
+        (Path(place) / "facts.json").write_text(json.dumps(facts, indent=1))
+        for name in ("data", "facts.json"):
+            tar.add(Path(place) / name, name)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
