@@ -106,6 +106,10 @@ class Node:
         """Write a snapshot now, and trim what it makes unnecessary."""
         await self.store.chores.snapshot()
 
+    async def retime(self) -> int:
+        """After the machine's clock was set right: move the node's time forward to it; returns by how many milliseconds."""
+        return await self.store.retime()
+
     async def close(self) -> None:
         if not self._closed:
             self._closed = True

@@ -63,6 +63,28 @@ async def test_a_wall_clock_that_is_set_makes_no_lease_lapse(house: House) -> No
     assert bodies(await queue.receive()) == [b"a"]
 
 
+async def test_a_wall_clock_that_was_set_makes_no_lease_lapse_at_the_next_start(house: House) -> None:
+    queue = await house.node.queue("orders")
+    await queue.send(b"a")
+    house.clock.step_wall(86_400)
+    await queue.receive(lease_s=60)
+    await house.again()
+    queue = await house.node.queue("orders")
+    assert await queue.receive() == []
+    house.clock.advance(60)
+    assert bodies(await queue.receive()) == [b"a"]
+
+
+async def test_an_operator_moves_the_time_of_the_node_forward_to_a_clock_that_was_set_right(house: House) -> None:
+    queue = await house.node.queue("orders")
+    await queue.send(b"tomorrow", delay_s=86_400)
+    house.clock.step_wall(86_400)
+    assert await queue.receive() == []
+    assert await house.node.retime() == 86_400_000
+    assert bodies(await queue.receive()) == [b"tomorrow"]
+    assert await house.node.retime() == 0
+
+
 async def test_an_old_receipt_changes_nothing_once_the_message_was_handed_out_again(house: House) -> None:
     queue = await house.node.queue("orders", lease_s=10)
     await queue.send(b"a")

@@ -16,7 +16,7 @@ from dovetail.stores import store as seam
 from dovetail.stores.entrytime import EntryTime
 from tests.contract.house import STORES, House, turns
 
-LIVES = int(os.environ.get("DOVETAIL_LIVES", "12"))
+LIVES = int(os.environ.get("DOVETAIL_LIVES", "8"))
 STEPS = 120
 KEPT = [kind for kind in STORES if kind.persists]
 NAMES = {
@@ -143,7 +143,9 @@ class Actor:
         return None
 
 
-ACTS = "send send send send_to receive receive receive receive settle settle settle settle by_id tap tap number number redrive rule drop".split()
+ACTS = (
+    "send send send send_to receive receive receive receive settle settle settle settle by_id tap tap number number redrive rule drop"
+).split()
 
 
 def _plain(answer: Any) -> Any:

@@ -47,7 +47,7 @@ _NO_DELAY = (1 << 64) - 1
 _PUSH = Struct("<BBHI")
 _NUMBERED = Struct("<16sQQ")
 _SETTLE = Struct("<BBHIQq")
-_HEAD = Struct("<BBHIQ")
+_HEAD = Struct("<BBHiQ")
 _HEAD_WRITER = Struct("<16sQQQ")
 _Q = Struct("<Q")
 
@@ -57,16 +57,17 @@ Data = bytes | memoryview
 def encode_head(head: Head) -> bytes:
     """16 bytes on `local`; a writer's number and what it had applied follow on shared logs."""
     if not head.writer:
-        return _HEAD.pack(VERSION, 0, 0, 0, head.stamp)
-    return _HEAD.pack(VERSION, 1, 0, 0, head.stamp) + _HEAD_WRITER.pack(head.writer, head.number, head.applied, head.digest)
+        return _HEAD.pack(VERSION, 0, 0, head.ahead_s, head.stamp)
+    return _HEAD.pack(VERSION, 1, 0, head.ahead_s, head.stamp) + _HEAD_WRITER.pack(head.writer, head.number, head.applied, head.digest)
 
 
 def decode_head(data: Data) -> Head:
     try:
-        version, flags, _, _, stamp = _HEAD.unpack_from(data)
+        version, flags, _, ahead_s, stamp = _HEAD.unpack_from(data)
         if version != VERSION or flags > 1:
             raise CodecError(f"entry head of version {version}; this node knows {VERSION}")
-        return Head(stamp, *_HEAD_WRITER.unpack_from(data, _HEAD.size)) if flags else Head(stamp)
+        writer, number, applied, digest = _HEAD_WRITER.unpack_from(data, _HEAD.size) if flags else (b"", 0, 0, 0)
+        return Head(stamp, writer, number, applied, digest, ahead_s)
     except struct_error as error:
         raise CodecError(f"entry head: {error}") from None
 

@@ -328,6 +328,8 @@ class Head(NamedTuple):
     number: int = 0
     applied: int = 0
     digest: int = 0
+    ahead_s: int = 0
+    """How far the writer's wall clock was ahead of its stamp: a restart learns from it how long the node was down."""
 
 
 # Outcomes: what apply answers, one for each operation.

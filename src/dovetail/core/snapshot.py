@@ -262,6 +262,7 @@ def _state_facts(state: State) -> dict[str, Any]:
         "version": state.version,
         "key": state.key.hex(),
         "time": state.time,
+        "ahead_s": state.ahead_s,
         "position": state.position,
         "trimmed": state.trimmed,
         "catalog": [state.catalog.next, [[queue, *name] for queue, name in state.catalog.by_id.items()]],
@@ -283,6 +284,7 @@ def _state_from(facts: dict[str, Any]) -> State:
     state.version, state.key = facts["version"], bytes.fromhex(facts["key"])
     state.salt = salt_of(state.key)
     state.time, state.position, state.trimmed = facts["time"], facts["position"], facts["trimmed"]
+    state.ahead_s = facts["ahead_s"]
     state.catalog.next, names = facts["catalog"]
     for queue, namespace, name in names:
         state.catalog.by_id[queue] = (namespace, name)

@@ -48,6 +48,8 @@ class State:
         self.key = b""
         self.salt = 0
         self.time = 0
+        self.ahead_s = 0
+        """Of the last entry; apply itself never looks at it."""
         self.position = 0
         self.trimmed = 0
         self.catalog = Catalog()
@@ -68,7 +70,7 @@ class State:
         stamp = head.stamp if log_stamp is None else min(log_stamp, head.stamp)
         step = max(0, stamp - self.time) if self.time else 0
         self.time += step if self.time else stamp
-        self.position = after
+        self.position, self.ahead_s = after, head.ahead_s
         self._moved.clear()
         self._writer = head.writer
         handouts: list[Handout] = []

@@ -36,6 +36,7 @@ from dovetail.core.operation import (
 from dovetail.errors import BadRequest, Closed, DovetailError, LimitExceeded, StorageError, StorageFull, Unknown
 from dovetail.limits import BATCH_MESSAGES_MAX, ENTRY_BYTES_TARGET
 from dovetail.logs.log import Entry, Log
+from dovetail.stores.entrytime import EntryTime
 
 Answer = Callable[[Outcome], None]
 _RECORD_OVERHEAD = 64
@@ -74,9 +75,9 @@ class _Slot:
 class Committer:
     """Between callers and one log. `applied(entry, head, operations)` is the store's: it applies and returns the outcomes."""
 
-    def __init__(self, log: Log, now: Callable[[], int], applied: Callable[[Entry, Head, Sequence[Operation]], Sequence[Outcome]]) -> None:
+    def __init__(self, log: Log, time: EntryTime, applied: Callable[[Entry, Head, Sequence[Operation]], Sequence[Outcome]]) -> None:
         self._log = log
-        self._now = now
+        self._time = time
         self._applied = applied
         self._loop = asyncio.get_running_loop()
         self._slots: list[_Slot] = []
@@ -174,7 +175,7 @@ class Committer:
     def _append(self, slots: list[_Slot], *, more: bool) -> None:
         operations = [slot.build() for slot in slots]
         pushes = any(isinstance(operation, Push | CompletePush) for operation in operations)
-        head = Head(self._now())
+        head = Head(self._time.now(), ahead_s=self._time.ahead_s())
         records = [codec.encode_head(head)]
         records += [slot.record or codec.encode(made) for slot, made in zip(slots, operations, strict=True)]
         self._flying.append((head, slots, operations))

@@ -17,10 +17,12 @@ BIG_STEP_MS = 3_600_000
 
 
 class EntryTime:
-    def __init__(self, clock: Clock, last_entry_ms: int) -> None:
+    def __init__(self, clock: Clock, last_entry_ms: int, last_ahead_s: int) -> None:
+        """`last_ahead_s` says how far the wall clock was ahead when the last entry was written. A new log begins with the wall clock."""
         self._clock = clock
         self._boot = clock.boot_ms()
-        self._base = max(last_entry_ms, clock.wall_ms())
+        wall = clock.wall_ms()
+        self._base = last_entry_ms + max(0, wall - last_entry_ms - last_ahead_s * 1000) if last_entry_ms else wall
         self._together_since = self._boot
         self._offset = clock.wall_ms() - self._base
         self._trust_ms = TRUST_MS if abs(self._offset) < BIG_STEP_MS else TRUST_AFTER_STEP_MS
@@ -31,6 +33,14 @@ class EntryTime:
     def boot_at(self, entry_ms: int) -> int:
         """The boot time at which `now` will be `entry_ms`."""
         return entry_ms - self._base + self._boot
+
+    def ahead_s(self) -> int:
+        """As an entry's head has it: whole seconds, within 32 bits."""
+        return max(-(1 << 31), min(round(self.drift_ms() / 1000), (1 << 31) - 1))
+
+    def catch_up(self, entry_ms: int) -> None:
+        """An operator moved the time of the log forward (Retime)."""
+        self._base += max(0, entry_ms - self.now())
 
     def drift_ms(self) -> int:
         """How far the wall clock is ahead of entry time. Beyond ALARM_MS an operator should look."""

@@ -74,8 +74,8 @@ class Replayed:
         self.on_fail: Callable[[DovetailError], None] | None = None
         self._lanes: dict[int, ReplayedLane] = {}
         self.state, self.replay, self.tail_cost = self._replay()
-        self.time = EntryTime(clock, self.state.time)
-        self.committer = Committer(log, self.time.now, self._applied)
+        self.time = EntryTime(clock, self.state.time, self.state.ahead_s)
+        self.committer = Committer(log, self.time, self._applied)
         self.chores = Chores(self, snapshot_bytes)
 
     @classmethod
@@ -187,6 +187,15 @@ class Replayed:
 
     def now(self) -> int:
         return self.time.now()
+
+    async def retime(self) -> int:
+        """Move the log's time forward to the wall clock, after a clock that was wrong has been set right; returns by how much."""
+        ahead = self.time.drift_ms()
+        if ahead <= 0:
+            return 0
+        await self.committer.submit(op.Retime(self.now() + ahead))
+        self.time.catch_up(self.state.time)
+        return ahead
 
     # Queues
 

@@ -2,7 +2,8 @@
 
 Lateness is counted from when a message was to be visible, reckoned before it was sent, until a receiver had it in hand. Cancel is
 measured against a delayed push, one message a call, as many in flight, in interleaved rounds while all the others wait. The same is done
-beside it with a Redis sorted set and its users' usual loop (a look every 10 ms).
+beside it with a Redis sorted set and its users' usual loop (a look every 10 ms); fewer wait there, in its favour, because filling it takes
+as long as all the rest.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ RECEIVERS = 4
 RECEIVE_MAX = 100
 IN_FLIGHT = 64
 DAY_MS = 86_400_000
+PEER_PENDING = 1_000_000
 NEVER_BYTES = 1 << 40
 WAIT_S = 20.0
 PATIENCE_S = 30.0
@@ -55,8 +57,13 @@ async def run(lab: Lab) -> Figures:
     except PeerMissing as missing:
         lab.say(str(missing))
     for name in ("dovetail", *lab.peers):
-        lab.say(f"{name}: {sizes['pending']:,} pending")
-        figures[name] = await result_of(f"{__name__}:case", name=name, folder=str(lab.folder / name), **sizes)
+        pending = sizes["pending"] if name == "dovetail" else min(sizes["pending"], PEER_PENDING)
+        lab.say(f"{name}: filling {pending:,} pending")
+        made = {
+            "pending": pending,
+            **await result_of(f"{__name__}:case", name=name, folder=str(lab.folder / name), **sizes | {"pending": pending}),
+        }
+        figures[name] = made
         lab.say(f"{name}: lateness p99 {figures[name]['lateness_p99_ms']:.1f} ms")
     return figures
 
