@@ -113,9 +113,9 @@ class Settling(Flow):
             return Refusal(Why.NO_QUEUE)
         number = o.push.numbered
         producer = self.producers.get(number.producer) if number is not None else None
-        if number is not None and producer is not None and producer.epoch == number.epoch and number.number >= 1:
-            if number.number + len(o.push.bodies) - 1 <= len(producer.results):
-                return self.do_push(o.push, address)
+        opened = number is not None and producer is not None and producer.epoch == number.epoch
+        if opened and 1 <= number.number <= len(producer.results) + 1 - len(o.push.bodies):
+            return self.do_push(o.push, address)
         receipts = list(zip(o.complete.sequences, o.complete.deliveries, strict=True))
         if len(dict(receipts)) != len(receipts) or not all(self.honoured(queue, *receipt) for receipt in receipts):
             return Refusal(Why.DEAD_RECEIPT)
