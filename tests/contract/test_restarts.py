@@ -189,6 +189,7 @@ async def life(seed: int, make: Callable[[str], House]) -> None:
 
 @pytest.mark.parametrize("kind", KEPT, ids=[kind.name for kind in KEPT])
 @pytest.mark.parametrize("seed", range(LIVES))
+@pytest.mark.slow
 async def test_a_store_that_is_restarted_at_random_answers_as_one_that_never_was(
     kind: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,7 @@ async def test_a_closed_tap_is_gone_and_a_dropped_queue_fails_loudly(house: Hous
             await act
 
 
+@pytest.mark.slow
 async def test_a_tap_reads_through_many_snapshots_trims_and_restarts(house: House) -> None:
     """More runs than are kept in memory, so that notes are written beside the log, which is trimmed as far as taps allow."""
     await house.needs("taps")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from dovetail.core.deduplication import Deduplication
 
 
@@ -25,6 +27,7 @@ def test_it_knows_what_a_dictionary_knows() -> None:
             table = again
 
 
+@pytest.mark.slow
 def test_keys_that_begin_alike_are_told_apart() -> None:
     table = Deduplication()
     keys = [bytes(8) + number.to_bytes(8, "big") for number in range(1, 2000)]

@@ -41,6 +41,7 @@ def test_a_snapshot_cut_anywhere_is_refused() -> None:
             snapshot.load(memoryview(data[:cut]))
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_refused_or_changes_nothing() -> None:
     """Bytes that mean nothing may differ; whatever means something is guarded."""
     data = dumped(full())

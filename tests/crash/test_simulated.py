@@ -88,6 +88,7 @@ async def damaged(name: str, offset: int) -> str:
     return "harmless"
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_found_or_the_older_snapshot_tells_the_same() -> None:
     async def files() -> list[tuple[str, int]]:
         disk = SimDisk(1)

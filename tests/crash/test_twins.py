@@ -113,6 +113,7 @@ def _with_every_safeguard_the_same_story_is_lawful(request: pytest.FixtureReques
     yield
 
 
+@pytest.mark.slow
 def test_without_the_sync_before_the_answer_an_acknowledged_message_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Syncer, "run", lambda self, sync, done: done(None))
     assert any("acknowledged and is lost" in law for law in broken_laws(deaths, 30))
@@ -132,6 +133,7 @@ def test_without_the_numbers_a_resent_message_is_stored_twice(monkeypatch: pytes
     assert any("is there 2 times" in law for law in broken_laws(resent, 1))
 
 
+@pytest.mark.slow
 def test_without_the_manifest_written_last_a_mere_death_looks_like_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     write, put = Snapshots.write, LocalBlobs.put
 

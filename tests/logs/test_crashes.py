@@ -138,6 +138,7 @@ def random_lives(seed: int) -> int:
     return sum(sent.state == "acked" for sent in ledger.sent)
 
 
+@pytest.mark.slow
 def test_the_law_holds_through_ten_random_lives() -> None:
     acked = 0
     for seed in range(LIVES):

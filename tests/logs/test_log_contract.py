@@ -81,6 +81,7 @@ def test_addresses_are_unique_and_grow(opener: Opener) -> None:
     log.close()
 
 
+@pytest.mark.slow
 def test_trim_removes_a_prefix_and_nothing_that_is_needed(opener: Opener) -> None:
     log = opener()
     got = fill(log, 6000)
