@@ -118,6 +118,12 @@ class Chunk:
         self.mark_ms = self.mark_ms[:]
         if self.items is not None:
             self.items = self.items[:]
+        if self.visible is not None:
+            self.visible = self.visible[:]
+        if self.born is not None:
+            self.born = self.born[:]
+        if self.groups is not None and self.nexts is not None:
+            self.groups, self.nexts = self.groups[:], self.nexts[:]
         self.states = self.states[:]
 
     def run(self, index: int) -> int:

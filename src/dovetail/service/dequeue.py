@@ -73,16 +73,19 @@ class _Line:
 
     def _look(self) -> None:
         """Something may be visible: call the next receiver. Each that gets something makes the next one be looked for."""
+        called = False
         try:
             if self.waiting and self._lane.has_visible():
                 self._call(1)
+                called = True
             due = self._lane.next_visible_at() if self.waiting else None
         except DovetailError as error:
             self.fail(error)
             return
         if self.waiting:
+            # What became due since the look above is looked at once more at once. After a call it is the pop that looks again.
             now = self._now()
-            self._sleep(now + SWEEP_MS if due is None or due <= now else min(due, now + SWEEP_MS))
+            self._sleep(now + SWEEP_MS if due is None or called else min(max(due, now), now + SWEEP_MS))
 
     def _call(self, count: int) -> None:
         """Call the first `count` receivers that are still there."""

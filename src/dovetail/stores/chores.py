@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.core import operation as op
 from dovetail.core.chunk import SIZE
-from dovetail.core.codec import decode_push, push_in
+from dovetail.core.codec import Item
 from dovetail.core.column import Column
 from dovetail.core.operation import Push
 from dovetail.errors import DovetailError
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("dovetail.stores")
 
-CARRY_BATCH_BYTES = 64 * 1024
+CARRY_BATCH_BYTES = 8 * 1024
+"""Small, and with a pause behind it: callers wait for one such batch at most."""
 CARRY_PAUSE_S = 0.005
 EXPIRE_EVERY_MS = 10_000
 CHILD_S_MAX = 600
@@ -218,15 +219,16 @@ class Chores:
         record = self._store.log.fetch(address) if address < target else None
         if record is None:
             return None
-        push = decode_push(push_in(record))
+        # One message is looked up in its record; decoding all of a large record for each of its messages took most of a carry's time.
+        one = Item(record, item)
         alone = Push(
             (queue,),
-            Column.of([push.bodies[item]]),
+            Column.of([one.body]),
             None,
-            Column.of([push.groups[item]]) if push.groups is not None else None,
+            Column.of([one.group]) if one.group else None,
             None,
-            push.ids[16 * item : 16 * item + 16] if push.ids is not None else None,
-            Column.of([push.attributes[item]]) if push.attributes is not None else None,
+            one.id or None,
+            Column.of([one.attributes]) if one.attributes else None,
         )
         return op.Carry(queue, sequence, address, alone)
 

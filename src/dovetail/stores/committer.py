@@ -19,6 +19,7 @@ from typing import Any
 from dovetail.core import codec
 from dovetail.core.column import Column
 from dovetail.core.operation import (
+    DEFAULT,
     Complete,
     CompletePush,
     Head,
@@ -47,13 +48,14 @@ ENTRY_OVERHEAD = 4096
 class _Slot:
     """One operation to be: shared by several callers, or one caller's own."""
 
-    __slots__ = ("answers", "bodies", "deliveries", "key", "kind", "most", "operation", "record", "sequences", "size")
+    __slots__ = ("answers", "bodies", "delays", "deliveries", "key", "kind", "most", "operation", "record", "sequences", "size")
 
     def __init__(self, kind: str, key: tuple[Any, ...]) -> None:
         self.kind = kind
         self.key = key
         self.answers: list[tuple[asyncio.Future[Any], int]] = []
         self.bodies: list[bytes] = []
+        self.delays: list[int] | None = None
         self.sequences: list[int] = []
         self.deliveries: list[int] = []
         self.most = 0
@@ -65,7 +67,7 @@ class _Slot:
         if self.operation is not None:
             return self.operation
         if self.kind == "push":
-            return Push((self.key[0],), Column.of(self.bodies))
+            return Push((self.key[0],), Column.of(self.bodies), self.delays)
         if self.kind == "complete":
             return Complete(self.key[0], self.sequences, self.deliveries)
         queue, lease_ms, delete = self.key
@@ -90,9 +92,13 @@ class Committer:
 
     # Submitting
 
-    def push(self, queue: int, body: bytes) -> asyncio.Future[int]:
-        """One plain message; the future gives its sequence."""
-        slot = self._share("push", ("push", queue), (queue,), len(body) + 4)
+    def push(self, queue: int, body: bytes, delay_ms: int = DEFAULT) -> asyncio.Future[int]:
+        """One message, plain or delayed; the future gives its sequence."""
+        slot = self._share("push", ("push", queue), (queue,), len(body) + 12)
+        if delay_ms != DEFAULT and slot.delays is None:
+            slot.delays = [DEFAULT] * len(slot.bodies)
+        if slot.delays is not None:
+            slot.delays.append(delay_ms)
         slot.bodies.append(body)
         return self._answer(slot, 1)
 

@@ -64,15 +64,14 @@ class ReplayedLane:
 
     async def push(self, messages: Sequence[Outgoing], number: Number | None = None) -> list[Stored]:
         if len(messages) == 1 and number is None:
-            body, *rest = one = messages[0]
+            body, delay_ms, *rest = messages[0]
             if rest == _PLAIN and len(body) <= BODY_BYTES_MAX:
-                future = self._store.committer.push(self._lane.queue, body)
+                future = self._store.committer.push(self._lane.queue, body, delay_ms)
                 self._store.pushing(self._lane.queue, 1)
                 sequence = await future
                 if isinstance(sequence, Refusal):
                     raise error_of(sequence)
                 return [Stored(message.id_of(self._lane.queue, sequence, self._store.state.salt), sequence, False)]
-            messages = [one]
         check_batch(messages)
         batches = pieces(messages) if number is None else [messages]
         submitted = [self._submit(push_of((self._lane.queue,), batch, number)) for batch in batches]
@@ -317,7 +316,7 @@ class ReplayedLane:
         return [TapFacts(name, tap.next, end, tap.lost_first, tap.lost_count) for name, tap in taps.items()]
 
 
-_PLAIN = list(Outgoing(b""))[1:]
+_PLAIN = list(Outgoing(b""))[2:]
 
 
 def _id(item: Item, queue: int, sequence: int, salt: int) -> bytes:
