@@ -8,7 +8,7 @@ from typing import Any
 
 from dovetail.clock import Clock, SystemClock
 from dovetail.core.operation import Attributes
-from dovetail.errors import BadRequest
+from dovetail.errors import BadRequest, Closed, QueueExists
 from dovetail.logs.log import Log
 from dovetail.logs.memory import MemoryLog
 from dovetail.service.broker import Broker
@@ -75,7 +75,13 @@ class Node:
             changes["dead_letter"] = target.queue
         lane = catalog.find(namespace, name)
         if lane is None or any(getattr(lane.attributes, rule) != value for rule, value in changes.items()):
-            lane = await catalog.create(namespace, name, Attributes(**changes))
+            try:
+                lane = await catalog.create(namespace, name, Attributes(**changes))
+            except QueueExists:
+                # Somebody made it in the same moment; what counts are the rules that were named here.
+                lane = catalog.get(namespace, name)
+                if any(getattr(lane.attributes, rule) != value for rule, value in changes.items()):
+                    raise
         return Queue(self.broker, lane, namespace, name)
 
     async def queues(self, prefix: str = "", *, namespace: str = NAMESPACE) -> list[str]:
@@ -104,6 +110,8 @@ class Node:
 
     async def snapshot(self) -> None:
         """Write a snapshot now, and trim what it makes unnecessary."""
+        if self._closed:
+            raise Closed
         await self.store.chores.snapshot()
 
     async def retime(self) -> int:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dovetail import Attribute, Outgoing, Sent
+from dovetail import Attribute, Outgoing
 from dovetail.core.message import id_bytes
 from dovetail.errors import NoSuchQueue, ReceiptInvalid
 from tests.contract.house import House, bodies, everything, turns
@@ -32,7 +32,7 @@ async def test_a_message_is_received_as_it_was_sent(house: House) -> None:
 async def test_an_answer_names_the_durability_that_was_reached(house: House) -> None:
     queue = await house.node.queue("orders")
     sent = await queue.send(b"body")
-    assert sent == Sent(sent.id, 1, house.node.store.promises.durability, False)
+    assert (sent.sequence, sent.durability, sent.repeat) == (1, house.node.store.promises.durability, False)
     assert (sent.durability == "memory") is not house.kind.persists
 
 

@@ -177,9 +177,12 @@ class Flow(Facts):
         if queue is None or (o.target and o.target not in self.queues):
             return Refusal(Why.NO_QUEUE)
         moved = 0
+        blocked: set[bytes] = set()
         for message in list(queue.messages):
             target = self.queues.get(o.target or (message.origin.source if message.origin else 0))
-            free = message.visible_at <= self.time and message.moved_at != self.position
+            if message.visible_at > self.time and message.group:
+                blocked.add(message.group)
+            free = message.visible_at <= self.time and message.moved_at != self.position and message.group not in blocked
             if moved < o.max and free and target is not None and target is not queue:
                 self._move(queue, message, target)
                 moved += 1

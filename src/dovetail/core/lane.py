@@ -119,7 +119,7 @@ class Lane:
 
     def next_visible_at(self, now: int) -> int | None:
         """When to look again, if nothing else happens before: `now` if something is visible, None if nothing waits."""
-        return now if self._first_ready() is not None else self.index.next_due(now)
+        return now if self.has_visible(now) else self.index.next_due(now)
 
     # Joining
 

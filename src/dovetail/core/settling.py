@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dovetail.core.chunk import HELD, LATER, LEASED, MASK, READY, SHIFT, Chunk
 from dovetail.core.lane import Lane
 from dovetail.core.operation import DEFAULT
+from dovetail.limits import DELAY_MS_MAX
 
 
 def complete(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int]) -> list[bool]:
@@ -76,7 +77,7 @@ def backoff(lane: Lane, receives: int) -> int:
     if not rules.backoff_ms:
         return 0
     wait = rules.backoff_ms << min(max(receives - 1, 0), 40)
-    return min(wait, rules.backoff_max_ms) if rules.backoff_max_ms else wait
+    return min(wait, rules.backoff_max_ms or DELAY_MS_MAX)
 
 
 def extend(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int], lease_ms: int, now: int) -> list[bool]:

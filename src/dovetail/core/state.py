@@ -359,13 +359,20 @@ class State:
         if lane is None or (o.target and o.target not in self.lanes):
             return Refusal(Why.NO_QUEUE)
         chosen: list[tuple[Chunk, int, Lane]] = []
+        blocked: set[int] = set()
         for chunk, at in lane.walk():
             if len(chosen) == o.max:
                 break
+            group = lane.groups.number(chunk, at) if lane.groups is not None else 0
+            if group in blocked or chunk.states[at] not in (READY, HELD):
+                # The members of a group go in order: none passes one that stays.
+                if group:
+                    blocked.add(group)
+                continue
             origin = chunk.origin(at)
             target = self.lanes.get(o.target or (origin.source if origin is not None else 0))
             moved = (lane.queue, chunk.base + at) in self._moved
-            if target is not None and target is not lane and chunk.states[at] in (READY, HELD) and not moved:
+            if target is not None and target is not lane and not moved:
                 chosen.append((chunk, at, target))
         for chunk, at, target in chosen:
             self._move_message(lane, chunk, at, target)

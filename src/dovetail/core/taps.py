@@ -8,7 +8,7 @@ name and bounds.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -83,6 +83,12 @@ class Runs:
             if self.firsts[index] + self.counts[index] > sequence:
                 yield Run(*(column[index] for column in self.columns()))
 
+    def drop_between(self, first: int, end: int) -> None:
+        """Forget runs that begin in `first` … `end - 1`."""
+        low, high = bisect_left(self.firsts, first), bisect_left(self.firsts, end)
+        for column in self.columns():
+            del column[low:high]
+
     def drop_below(self, sequence: int) -> None:
         """Forget runs that lie wholly below `sequence`."""
         keep = bisect_right(self.firsts, sequence)
@@ -124,9 +130,9 @@ class Taps:
             self.recent.drop_below(lowest)
 
     def written(self, stretch: Stretch) -> None:
-        """`stretch` is durable: its runs leave memory."""
+        """`stretch` is durable: its runs leave memory. What was noted below it meanwhile (a tap opened at the earliest) stays."""
         self.stretches.append(stretch)
-        self.recent.drop_below(stretch.end)
+        self.recent.drop_between(stretch.first, stretch.end)
 
     def needed_address(self) -> int | None:
         """The lowest address that a tap may still ask for. (A dead letter's record lies lower than its neighbours'.)"""

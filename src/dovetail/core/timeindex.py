@@ -18,7 +18,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 
 _SEQUENCE_BITS = 44
 _SEQUENCE_MASK = (1 << _SEQUENCE_BITS) - 1
@@ -33,7 +33,7 @@ NEVER = 1 << 62
 class TimeIndex:
     """`earliest` is a lower bound of every time in the index: before it there is nothing to take."""
 
-    __slots__ = ("_due", "_due_at", "_due_key", "_known_min", "_narrow", "_narrow_keys", "_wide", "_wide_keys", "earliest")
+    __slots__ = ("_due", "_due_at", "_due_key", "_narrow", "_narrow_keys", "_wide", "_wide_keys", "earliest")
 
     def __init__(self) -> None:
         self._narrow: dict[int, array[int]] = {}
@@ -43,7 +43,6 @@ class TimeIndex:
         self._due: list[int] = []
         self._due_at = 0
         self._due_key = -1
-        self._known_min = (0, 0, 0)
         self.earliest = NEVER
 
     def add(self, time: int, sequence: int, now: int) -> None:
@@ -140,28 +139,24 @@ class TimeIndex:
             del self._wide[key]
 
     def next_due(self, now: int) -> int | None:
-        """When to look again: never later than the earliest entry, and after `now` unless something is due. Changes nothing.
+        """When to look again: never later than the earliest entry above `now` (what lies at or below it is `any_due`'s). Changes nothing.
 
-        Far from its time a bucket answers with its own start, so a sleeper wakes at most once more than needed; near it the smallest entry
-        is looked up, once for each growth of the bucket.
+        Far from its time a bucket answers with its own start, so a sleeper wakes at most once more than needed.
         """
-        if self._due_at < len(self._due):
-            return self._lower_bound()
-        best = NEVER
+        second, found = now >> 10, []
+        if self._due_key == second:
+            index = bisect_right(self._due, self._limit(now), self._due_at)
+            if index < len(self._due):
+                return (self._due_key << 10) & ~_TIME_MASK | self._due[index] >> _SEQUENCE_BITS
         for keys, buckets, shift in ((self._narrow_keys, self._narrow, 10), (self._wide_keys, self._wide, 20)):
-            if keys:
-                start = keys[0] << shift
-                best = min(best, start if start > now else self._smallest(keys[0] << shift, buckets[keys[0]]))
-        return None if best == NEVER else best
-
-    def _smallest(self, start: int, bucket: array[int]) -> int:
-        known_start, known_count, smallest = self._known_min
-        if known_start != start or known_count > len(bucket):
-            known_count, smallest = 0, 1 << 64
-        if known_count < len(bucket):
-            smallest = min(smallest, min(memoryview(bucket)[known_count:]))
-        self._known_min = (start, len(bucket), smallest)
-        return start & ~_TIME_MASK | smallest >> _SEQUENCE_BITS
+            if keys and keys[0] << shift > now:
+                found.append(keys[0] << shift)
+            elif keys:
+                # A bucket that time has reached and nobody has opened: rare, since whatever is applied opens it.
+                high = (keys[0] << shift) & ~_TIME_MASK
+                later = [high | entry >> _SEQUENCE_BITS for entry in buckets[keys[0]] if high | entry >> _SEQUENCE_BITS > now]
+                found += [min(later)] if later else [key << shift for key in nsmallest(2, keys)[1:]]
+        return max(min(found), now + 1) if found else None
 
     def any_due(self, now: int, waits: Callable[[int, int], bool]) -> bool:
         """Is an entry due for which `waits(time, sequence)` still holds? Stale ones met on the way are dropped, which changes no outcome

@@ -34,6 +34,14 @@ class Broker:
         self._count_pushed(lane, messages, stored)
         return stored
 
+    async def push_bodies(self, lane: Lane, bodies: Sequence[bytes]) -> Sequence[int]:
+        """Plain messages by their bodies alone; answers their sequences."""
+        sequences = await lane.push_bodies(bodies)
+        meter = self.meter(lane)
+        meter.pushed.add(len(sequences))
+        meter.bytes.add(sum(map(len, bodies)))
+        return sequences
+
     async def push_all(self, lanes: Sequence[Lane], messages: Sequence[Outgoing], number: Number | None = None) -> list[list[Stored]]:
         """To several queues, stored once; all or nothing."""
         _check_delays(messages)
@@ -49,9 +57,9 @@ class Broker:
             raise LimitExceeded(f"a lease of {lease_ms} ms; 0 to {LEASE_MS_MAX} are allowed")
         if len(attempt) > ATTEMPT_BYTES_MAX:
             raise LimitExceeded(f"an attempt id has at most {ATTEMPT_BYTES_MAX} bytes")
-        if not 1 <= most <= BATCH_MESSAGES_MAX:
-            raise LimitExceeded(f"{most} messages asked for; 1 to {BATCH_MESSAGES_MAX} are allowed")
-        got = await self.dequeue.receive(lane, most, lease_ms, wait_ms=wait_ms, delete=delete, attempt=attempt)
+        if type(most) is not int or not 1 <= most <= BATCH_MESSAGES_MAX:
+            raise LimitExceeded(f"{most!r} messages asked for; 1 to {BATCH_MESSAGES_MAX} are allowed")
+        got = await self.dequeue.receive(lane, most, lease_ms, wait_ms=wait_ms, delete=bool(delete), attempt=attempt)
         if got:
             self.meter(lane).delivered.add(len(got))
         return got

@@ -75,8 +75,12 @@ class Catalog:
             raise BadRequest("This store does not recognise repeats.")
         for name, most in _MOST.items():
             value = getattr(attributes, name)
-            if not isinstance(value, int) or not 0 <= value <= most:
-                raise LimitExceeded(f"{name} is {value}; 0 to {most} are allowed")
+            if type(value) is not int or not 0 <= value <= most:
+                raise LimitExceeded(f"{name} is {value!r}; a whole number of 0 to {most} is allowed")
+        if type(attributes.grouped) is not bool:
+            raise BadRequest(f"groups is True or False, not {attributes.grouped!r}")
+        if not all(type(part) is str and part.isprintable() for pair in attributes.extra.items() for part in pair):
+            raise BadRequest("what is kept with a queue is printable text by printable text")
         if attributes.dead_letter:
             target = self._store.lane(attributes.dead_letter)
             if target is None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, overload
 
 from dovetail.core import message as identity
 from dovetail.core.message import Attribute, decode_attributes, encode_attributes
 from dovetail.core.operation import DEFAULT, EARLIEST, LATEST
-from dovetail.errors import BadRequest, LimitExceeded, StorageFull
+from dovetail.errors import BadRequest, LimitExceeded, NumberRefused, StorageFull
 from dovetail.service.broker import Broker, dedup_hash
 from dovetail.service.redrive import Redrive
 from dovetail.stores import store as seam
@@ -23,6 +23,8 @@ __all__ = ["Attribute", "Batch", "Counts", "Message", "Outgoing", "Peeked", "Pro
 
 Value = str | bytes | int | float | Attribute
 _DAY_S = 86_400
+READ_MESSAGES_MAX = 100_000
+"""Of one peek or one read of a tap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +39,60 @@ class Outgoing:
     id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Sent:
     """A message that was stored. `durability` is what had been reached when the answer was given."""
 
-    id: str
-    sequence: int
-    durability: str
-    repeat: bool
-    """It had been stored before, by its deduplication or its number, and was not stored again."""
+    __slots__ = ("_identity", "_lane", "durability", "repeat", "sequence")
+
+    def __init__(self, lane: Lane, sequence: int, durability: str, repeat: bool = False, identity: bytes = b"") -> None:
+        self._lane = lane
+        self._identity = identity
+        self.sequence = sequence
+        self.durability = durability
+        self.repeat = repeat
+        """It had been stored before, by its deduplication or its number, and was not stored again."""
+
+    @property
+    def id(self) -> str:
+        # Made when it is asked for: most senders never look.
+        return identity.id_text(self._identity or self._lane.id_of(self.sequence))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sent) and (self.id, self.sequence, self.repeat) == (other.id, other.sequence, other.repeat)
+
+    def __hash__(self) -> int:
+        return hash((self.sequence, self.repeat))
+
+    def __repr__(self) -> str:
+        return f"Sent(id={self.id!r}, sequence={self.sequence}, durability={self.durability!r}, repeat={self.repeat})"
+
+
+class SentMany(Sequence[Sent]):
+    """The answers to a batch of plain messages, each made when it is looked at."""
+
+    __slots__ = ("_durability", "_lane", "sequences")
+
+    def __init__(self, lane: Lane, sequences: Sequence[int], durability: str) -> None:
+        self._lane = lane
+        self._durability = durability
+        self.sequences = sequences
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    @overload
+    def __getitem__(self, index: int) -> Sent: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> SentMany: ...
+
+    def __getitem__(self, index: int | slice) -> Sent | SentMany:
+        if isinstance(index, slice):
+            return SentMany(self._lane, self.sequences[index], self._durability)
+        return Sent(self._lane, self.sequences[index], self._durability)
+
+    def __repr__(self) -> str:
+        return f"SentMany({list(self)!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +110,22 @@ class Peeked:
 
 
 @dataclass(frozen=True, slots=True)
+class Tapped:
+    """A message as a tap reads it."""
+
+    sequence: int
+    id: str
+    body: bytes
+    group: str | None
+    attributes: dict[str, Attribute]
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """What a tap read. Reading from `next` continues behind it."""
 
-    messages: list[seam.Tapped]
+    messages: list[Tapped]
     next: int
 
     def __len__(self) -> int:
@@ -82,6 +141,8 @@ def ms(seconds: float | None) -> int:
 
 
 def utf8(text: str) -> bytes:
+    if not isinstance(text, str):
+        raise BadRequest(f"{text!r} is not text")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -91,6 +152,8 @@ def utf8(text: str) -> bytes:
 def attributes_of(values: Mapping[str, Value] | None) -> bytes:
     if not values:
         return b""
+    for name in values:
+        utf8(name)
     return encode_attributes({name: _attribute(value) for name, value in values.items()})
 
 
@@ -112,13 +175,16 @@ def outgoing(one: bytes | Outgoing) -> seam.Outgoing:
         return seam.Outgoing(one)
     if not isinstance(getattr(one, "body", None), bytes):
         raise BadRequest("a body is bytes; text is sent as text.encode()")
+    own = identity.id_bytes(one.id) if one.id else b""
+    if own and not any(own):
+        raise BadRequest("an id of zeros names nothing")
     return seam.Outgoing(
         one.body,
         ms(one.delay_s),
         utf8(one.group) if one.group else b"",
         attributes_of(one.attributes),
         dedup_hash(utf8(one.deduplication)) if one.deduplication else b"",
-        identity.id_bytes(one.id) if one.id else b"",
+        own,
     )
 
 
@@ -248,9 +314,16 @@ class Tap:
 
     async def read(self, max: int = 1000, from_sequence: int | None = None) -> Batch:
         """Messages from the tap's position (or a later sequence) on. Reading again gives the same; `advance` lets go of them."""
+        _check_most(max)
         found = self.queue.lane.tap_read(self.name, max, from_sequence)
         start = self.position if from_sequence is None else from_sequence
-        return Batch(found, found[-1].sequence + 1 if found else start)
+        messages = [
+            Tapped(
+                one.sequence, identity.id_text(one.id), one.body, one.group.decode() or None, decode_attributes(one.attributes), one.time_ms
+            )
+            for one in found
+        ]
+        return Batch(messages, found[-1].sequence + 1 if found else start)
 
     async def advance(self, sequence: int) -> int:
         """Everything below `sequence` is no longer needed."""
@@ -284,15 +357,16 @@ class Producer:
         return (await self.send_to([queue], body, number=number))[0]
 
     async def send_to(self, queues: Sequence[Queue], body: bytes | Outgoing, *, number: int | None = None) -> list[Sent]:
+        message = outgoing(body)
         chosen = self.last + 1 if number is None else number
         self.last = max(self.last, chosen)
         numbered = Number(self.identity, self.epoch, chosen)
         try:
-            answers = await self._broker.push_all([queue.lane for queue in queues], [outgoing(body)], numbered)
-        except (LimitExceeded, StorageFull):
-            # Refused before apply saw it, so the number is not used. (What apply refuses, uses its number.)
-            if self.last == chosen and number is None:
-                self.last -= 1
+            answers = await self._broker.push_all([queue.lane for queue in queues], [message], numbered)
+        except (LimitExceeded, StorageFull, NumberRefused):
+            # Refused without using the number, and so are those that were sent behind it meanwhile. (A queue that is gone uses it.)
+            if number is None:
+                self.last = min(self.last, chosen - 1)
             raise
         return [queue.sent(answer)[0] for queue, answer in zip(queues, answers, strict=True)]
 
@@ -300,6 +374,11 @@ class Producer:
         """Give a number up for good, so that later ones can follow."""
         await self._broker.store.producer_skip(Number(self.identity, self.epoch, number))
         self.last = max(self.last, number)
+
+
+def _check_most(most: int) -> None:
+    if type(most) is not int or not 1 <= most <= READ_MESSAGES_MAX:
+        raise LimitExceeded(f"{most!r} messages asked for; 1 to {READ_MESSAGES_MAX} are allowed")
 
 
 def _named(id: str | int) -> bytes | int:
@@ -330,19 +409,21 @@ class Queue:
         id: str | None = None,
     ) -> Sent:
         """Store one message. It is durable, as `Sent.durability` says, when this returns."""
-        if delay_s is None and group is None and not attributes and deduplication is None and id is None:
-            one = outgoing(body)
-        else:
-            one = outgoing(Outgoing(body, delay_s, group, attributes, deduplication, id))
+        if delay_s is None and group is None and not attributes and deduplication is None and id is None and type(body) is bytes:
+            return Sent(self.lane, (await self.broker.push_bodies(self.lane, (body,)))[0], self.broker.store.promises.durability)
+        one = outgoing(Outgoing(body, delay_s, group, attributes, deduplication, id))
         return self.sent(await self.broker.push(self.lane, [one]))[0]
 
-    async def send_many(self, messages: Sequence[bytes | Outgoing]) -> list[Sent]:
+    async def send_many(self, messages: Sequence[bytes | Outgoing]) -> Sequence[Sent]:
         """Store many in one step, in their order; repeats among them are recognised one by one."""
+        plain = [one for one in messages if type(one) is bytes]
+        if plain and len(plain) == len(messages):
+            return SentMany(self.lane, await self.broker.push_bodies(self.lane, plain), self.broker.store.promises.durability)
         return self.sent(await self.broker.push(self.lane, [outgoing(one) for one in messages]))
 
     def sent(self, stored: Sequence[seam.Stored]) -> list[Sent]:
         durability = self.broker.store.promises.durability
-        return [Sent(identity.id_text(one.id), one.sequence, durability, one.repeat) for one in stored]
+        return [Sent(self.lane, one.sequence, durability, one.repeat, one.id) for one in stored]
 
     # Receiving
 
@@ -383,6 +464,7 @@ class Queue:
 
     async def peek(self, max: int = 10, after: int = 0) -> list[Peeked]:
         """Messages in order, bodies included, without receiving them."""
+        _check_most(max)
         return [
             Peeked(
                 identity.id_text(one.id),
@@ -418,7 +500,8 @@ class Queue:
 
     async def tap(self, name: str, *, start: str | int = "earliest", age_s: float = 7 * _DAY_S, bytes_max: int = 64 << 30) -> Tap:
         """Open a tap, or the one that has that name. `start` is earliest, latest or a sequence; past `age_s` or `bytes_max` it is cut."""
-        if isinstance(start, str) and start not in ("earliest", "latest"):
+        utf8(name)
+        if type(start) is not int and start not in ("earliest", "latest"):
             raise BadRequest(f"a tap starts at earliest, latest or a sequence, not {start!r}")
         begin = start if isinstance(start, int) else EARLIEST if start == "earliest" else LATEST
         if begin < 0 or bytes_max < 0:

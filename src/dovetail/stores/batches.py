@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from dovetail.core import message
@@ -18,6 +19,7 @@ from dovetail.errors import (
     QueueExists,
     ReceiptInvalid,
     Refused,
+    Unknown,
 )
 from dovetail.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, BODY_BYTES_MAX, ENTRY_BYTES_TARGET, GROUP_BYTES_MAX
 from dovetail.stores.store import Number, Outgoing, Stored
@@ -77,6 +79,28 @@ def pieces(messages: Sequence[Outgoing]) -> list[Sequence[Outgoing]]:
     return cut
 
 
+def body_pieces(bodies: Sequence[bytes]) -> list[Sequence[bytes]]:
+    """Plain bodies, checked, and cut as `pieces` cuts messages."""
+    if not 1 <= len(bodies) <= BATCH_MESSAGES_MAX:
+        raise LimitExceeded(f"{len(bodies)} messages in one call; 1 to {BATCH_MESSAGES_MAX} are allowed")
+    sizes = list(map(len, bodies))
+    total, largest = sum(sizes), max(sizes)
+    if largest > BODY_BYTES_MAX:
+        raise LimitExceeded(f"a message of {largest} bytes; at most {BODY_BYTES_MAX} are allowed")
+    if total > BATCH_BYTES_MAX:
+        raise LimitExceeded(f"a batch of {total} bytes; at most {BATCH_BYTES_MAX} are allowed")
+    if total + _MESSAGE_OVERHEAD * len(bodies) <= ENTRY_BYTES_TARGET:
+        return [bodies]
+    cut: list[Sequence[bytes]] = []
+    start = size = 0
+    for index, weight in enumerate(sizes):
+        if size and size + weight + _MESSAGE_OVERHEAD > ENTRY_BYTES_TARGET:
+            cut.append(bodies[start:index])
+            start, size = index, 0
+        size += weight + _MESSAGE_OVERHEAD
+    return [*cut, bodies[start:]]
+
+
 def push_of(queues: Sequence[int], messages: Sequence[Outgoing], number: Number | None) -> Push:
     """The columns of a batch. Sections that no message needs are left out."""
     delays: Sequence[int] | None = None
@@ -103,6 +127,17 @@ def pushed_to(outcome: Outcome) -> Sequence[Pushed]:
         return outcome.lanes
     assert isinstance(outcome, Pushed)
     return [outcome]
+
+
+async def whole(submitted: Sequence[asyncio.Future[Outcome]]) -> list[Outcome]:
+    """The outcomes of a batch that was cut. Where a part was refused and a part was not, the whole is neither refused nor done."""
+    answers = await asyncio.gather(*submitted, return_exceptions=True)
+    failed = [answer for answer in answers if isinstance(answer, BaseException)]
+    if failed and len(failed) < len(answers):
+        raise Unknown(f"Only a part of the batch was stored: {failed[0]}")
+    if failed:
+        raise failed[0]
+    return [answer for answer in answers if not isinstance(answer, BaseException)]
 
 
 def stored(pushed: Pushed, messages: Sequence[Outgoing], salt: int) -> list[Stored]:

@@ -58,6 +58,9 @@ class Chores:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
         self._task = self._expiry = None
+        async with self._round_lock:
+            # A snapshot that somebody asked for is waited for.
+            pass
 
     def count(self, size: int) -> None:
         """So many bytes went by; a snapshot may be due."""

@@ -20,6 +20,7 @@ from dovetail.core import codec
 from dovetail.core.column import Column
 from dovetail.core.operation import (
     DEFAULT,
+    Carry,
     Complete,
     CompletePush,
     Head,
@@ -34,13 +35,14 @@ from dovetail.core.operation import (
     Settled,
     Taken,
 )
-from dovetail.errors import BadRequest, Closed, DovetailError, LimitExceeded, StorageError, StorageFull, Unknown
+from dovetail.errors import BadRequest, Closed, CodecError, DovetailError, LimitExceeded, StorageError, StorageFull, Unknown
 from dovetail.limits import BATCH_MESSAGES_MAX, ENTRY_BYTES_TARGET
 from dovetail.logs.log import Entry, Log
 from dovetail.stores.entrytime import EntryTime
 
 Answer = Callable[[Outcome], None]
 _RECORD_OVERHEAD = 64
+_UNWRITABLE = (struct_error, OverflowError, UnicodeEncodeError, TypeError, ValueError, AttributeError)
 ENTRY_OVERHEAD = 4096
 """What the head, the frame and the padding of an entry may take."""
 
@@ -126,7 +128,10 @@ class Committer:
         slot.operation = operation
         try:
             slot.record = codec.encode(operation)
-        except (struct_error, OverflowError, UnicodeEncodeError) as error:
+            if not isinstance(operation, Push | CompletePush | Carry):
+                # Nothing is written that could not be read: an entry that replay refuses would close the folder for good.
+                codec.decode(slot.record)
+        except (*_UNWRITABLE, CodecError) as error:
             raise BadRequest(f"{type(operation).__name__} with a value that cannot be kept: {error}") from None
         slot.size += len(slot.record)
         if slot.size > self._log.entry_bytes_max - ENTRY_OVERHEAD:
@@ -179,14 +184,14 @@ class Committer:
             self._append(entry, more=False)
 
     def _append(self, slots: list[_Slot], *, more: bool) -> None:
-        operations = [slot.build() for slot in slots]
+        slots, operations, records = self._encoded(slots)
+        if not slots:
+            return
         pushes = any(isinstance(operation, Push | CompletePush) for operation in operations)
         head = Head(self._time.now(), ahead_s=self._time.ahead_s())
-        records = [codec.encode_head(head)]
-        records += [slot.record or codec.encode(made) for slot, made in zip(slots, operations, strict=True)]
         self._flying.append((head, slots, operations))
         try:
-            self._log.append(records, vital=not pushes, more=more)
+            self._log.append([codec.encode_head(head), *records], vital=not pushes, more=more)
         except StorageFull as error:
             self._flying.pop()
             self._refuse_pushes(slots, operations, error, more=more)
@@ -194,6 +199,24 @@ class Committer:
             if self._flying:
                 self._flying.pop()
             _refuse(slots, error)
+
+    @staticmethod
+    def _encoded(slots: list[_Slot]) -> tuple[list[_Slot], list[Operation], list[bytes]]:
+        """What can be written. A shared operation that cannot (somebody asked for half a message) is refused without its neighbours."""
+        good: list[_Slot] = []
+        operations: list[Operation] = []
+        records: list[bytes] = []
+        for slot in slots:
+            try:
+                made = slot.build()
+                record = slot.record or codec.encode(made)
+            except _UNWRITABLE as error:
+                _refuse([slot], BadRequest(f"a value that cannot be kept: {error}"))
+                continue
+            good.append(slot)
+            operations.append(made)
+            records.append(record)
+        return good, operations, records
 
     def _refuse_pushes(self, slots: list[_Slot], operations: list[Operation], error: StorageFull, *, more: bool) -> None:
         """No room: pushes are refused, the rest goes on in the reserve."""

@@ -10,11 +10,12 @@ from dovetail.core import message, receipts
 from dovetail.core import operation as op
 from dovetail.core.chunk import LATER, LEASED
 from dovetail.core.codec import Item
+from dovetail.core.column import Column
 from dovetail.core.lane import Lane
-from dovetail.core.operation import DEFAULT, Attributes, Done, Outcome, Popped, Refusal, Settled, Taken
+from dovetail.core.operation import DEFAULT, Attributes, Done, Outcome, Popped, Push, Refusal, Settled, Taken
 from dovetail.errors import BadRequest, Damaged, LimitExceeded, NoSuchQueue, NoSuchTap, ReceiptInvalid, TapCut
 from dovetail.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, TAP_NAME_BYTES_MAX
-from dovetail.stores.batches import check_batch, error_of, pieces, push_of, pushed_to, stored
+from dovetail.stores.batches import body_pieces, check_batch, error_of, pieces, push_of, pushed_to, stored, whole
 from dovetail.stores.store import Counts, Delivery, Number, Outgoing, Stored, TapFacts, Tapped, Waiting
 
 if TYPE_CHECKING:
@@ -76,11 +77,32 @@ class ReplayedLane:
         batches = pieces(messages) if number is None else [messages]
         submitted = [self._submit(push_of((self._lane.queue,), batch, number)) for batch in batches]
         self._store.pushing(self._lane.queue, len(messages))
-        answers = await asyncio.gather(*submitted)
+        answers = await whole(submitted)
         made: list[Stored] = []
         for batch, outcome in zip(batches, answers, strict=True):
             made += stored(pushed_to(outcome)[0], batch, self._store.state.salt)
         return [self._as_first_stored(one) if one.repeat else one for one in made]
+
+    async def push_bodies(self, bodies: Sequence[bytes]) -> Sequence[int]:
+        """No object per message: a column in, a range of sequences out. (Objects for messages and answers took 8 of 10 µs a message.)"""
+        queue, committer = self._lane.queue, self._store.committer
+        if len(bodies) == 1:
+            if len(bodies[0]) > BODY_BYTES_MAX:
+                raise LimitExceeded(f"a message of {len(bodies[0])} bytes; at most {BODY_BYTES_MAX} are allowed")
+            future = committer.push(queue, bodies[0])
+            self._store.pushing(queue, 1)
+            sequence = await future
+            if isinstance(sequence, Refusal):
+                raise error_of(sequence)
+            return (sequence,)
+        submitted = [committer.submit(Push((queue,), Column.of(piece))) for piece in body_pieces(bodies)]
+        self._store.pushing(queue, len(bodies))
+        if len(submitted) == 1:
+            return pushed_to(await submitted[0])[0].sequences
+        return [sequence for outcome in await whole(submitted) for sequence in pushed_to(outcome)[0].sequences]
+
+    def id_of(self, sequence: int) -> bytes:
+        return message.id_of(self._lane.queue, sequence, self._store.state.salt)
 
     def _as_first_stored(self, repeat: Stored) -> Stored:
         """A repeat answers with the id that the first one got, as long as that can be looked up."""

@@ -248,8 +248,11 @@ class Replayed:
             raise error_of(outcome)
 
     async def drop(self, queue: int) -> None:
-        """Lane first, then catalog."""
-        outcome = await self.committer.submit(op.Drop(queue))
+        """Lane first, then catalog; a caller that leaves in between does not leave a name without a lane."""
+        await asyncio.shield(self._dropped(queue, self.committer.submit(op.Drop(queue))))
+
+    async def _dropped(self, queue: int, submitted: asyncio.Future[Outcome]) -> None:
+        outcome = await submitted
         if isinstance(outcome, Refusal):
             raise error_of(outcome)
         await self.committer.submit(op.Unregister(queue))

@@ -9,6 +9,7 @@ from pathlib import Path
 import dovetail
 
 from ... import node as assembly
+from ...service.handles import SentMany
 from ...settings import Settings
 from ..driver import Received
 
@@ -34,7 +35,8 @@ class Embedded:
             return [one.sequence for one in await self.queues[queue].send_many([dovetail.Outgoing(body, ms / 1000) for body, ms in pairs])]
         if len(bodies) == 1:
             return ((await self.queues[queue].send(bodies[0])).sequence,)
-        return [one.sequence for one in await self.queues[queue].send_many(bodies)]
+        sent = await self.queues[queue].send_many(bodies)
+        return sent.sequences if isinstance(sent, SentMany) else [one.sequence for one in sent]
 
     async def receive(self, worker: int, queue: int, most: int) -> list[Received]:
         got = await self.queues[queue].receive(most, wait_s=self._wait_s)
