@@ -12,7 +12,8 @@ from dovetail.errors import BadRequest, Closed, QueueExists
 from dovetail.logs.log import Log
 from dovetail.logs.memory import MemoryLog
 from dovetail.service.broker import Broker
-from dovetail.service.handles import Outgoing, Producer, Queue, Sent, outgoing, queue_rules
+from dovetail.service.handles import Producer, Queue
+from dovetail.service.values import Outgoing, Sent, outgoing, queue_rules
 from dovetail.settings import Settings
 from dovetail.stores.replayed import Replayed
 

@@ -68,7 +68,7 @@ async def look(folder: Path, ledger: Ledger) -> None:
         found = {}
         for name in await node.queues():
             queue = await node.queue(name)
-            found[name] = [one.body.partition(b"|")[0].decode() for one in await queue.peek(max=10_000_000)]
+            found[name] = [one.body.partition(b"|")[0].decode() for one in await queue.peek(max=100_000)]
         ledger.judge(found)
         before = {name: await (await node.queue(name)).counts() for name in found}
         for key, receipt in list(ledger.dead.items())[-200:]:

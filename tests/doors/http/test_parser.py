@@ -120,6 +120,13 @@ def test_garbage_never_raises_and_fails_once_at_most(pieces: list[bytes]) -> Non
     assert sum(isinstance(event, Failure) for event in events) <= 1
 
 
+def test_a_refusal_behind_an_offer_to_upgrade_is_a_refusal() -> None:
+    offer = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
+    events = Parser(SMALL).feed(offer + b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 999\r\n\r\n")
+    assert [type(event) for event in events] == [Request, Failure]
+    assert isinstance(events[1], Failure) and events[1].status == 413
+
+
 @given(st.data())
 def test_a_damaged_stream_never_raises_and_keeps_every_bound(data: st.DataObject) -> None:
     stream = bytearray(STREAM)

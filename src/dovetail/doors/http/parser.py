@@ -80,10 +80,14 @@ class Parser:
             return events
         self._fresh = False
         self._piece_bytes = len(data)
+        stopped: Exception | None = None
         try:
             self._http.feed_data(data)
         except STOPPED as error:
-            self._mend(data, error)
+            stopped = error
+        if stopped is not None:
+            # Outside the handler: inside it the next error's context would be this one, and the refusal behind it would be lost.
+            self._mend(data, stopped)
         if self.phase in (HEAD, BODY) and not self._fresh:
             self._phase_bytes += len(data)
             if self.phase == HEAD and self._phase_bytes > self._bounds.header_bytes_max + self._bounds.target_bytes_max:
