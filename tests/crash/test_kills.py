@@ -68,7 +68,10 @@ async def look(folder: Path, ledger: Ledger) -> None:
         found = {}
         for name in await node.queues():
             queue = await node.queue(name)
-            found[name] = [one.body.partition(b"|")[0].decode() for one in await queue.peek(max=100_000)]
+            found[name], after = [], 0
+            while page := await queue.peek(max=100_000, after=after):
+                found[name] += [one.body.partition(b"|")[0].decode() for one in page]
+                after = page[-1].sequence
         ledger.judge(found)
         before = {name: await (await node.queue(name)).counts() for name in found}
         for key, receipt in list(ledger.dead.items())[-200:]:
