@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TypeVar
 
 from dovetail.core import message
 from dovetail.core import operation as op
@@ -45,6 +46,8 @@ _TEXTS = {
 }
 _MESSAGE_OVERHEAD = 48
 
+T = TypeVar("T")
+
 
 def error_of(refusal: Refusal) -> Refused:
     return _ERRORS.get(refusal.why, Refused)(_TEXTS.get(refusal.why))
@@ -67,16 +70,18 @@ def check_batch(messages: Sequence[Outgoing]) -> None:
 
 def pieces(messages: Sequence[Outgoing]) -> list[Sequence[Outgoing]]:
     """A batch cut into what fits an entry well. Items of a batch are judged one by one, so a cut changes nothing."""
-    cut: list[Sequence[Outgoing]] = []
+    return _cut(messages, [len(one.body) + len(one.attributes) + len(one.group) for one in messages])
+
+
+def _cut(items: Sequence[T], sizes: Sequence[int]) -> list[Sequence[T]]:
+    cut: list[Sequence[T]] = []
     start = size = 0
-    for index, one in enumerate(messages):
-        weight = len(one.body) + len(one.attributes) + len(one.group) + _MESSAGE_OVERHEAD
-        if size and size + weight > ENTRY_BYTES_TARGET:
-            cut.append(messages[start:index])
+    for index, weight in enumerate(sizes):
+        if size and size + weight + _MESSAGE_OVERHEAD > ENTRY_BYTES_TARGET:
+            cut.append(items[start:index])
             start, size = index, 0
-        size += weight
-    cut.append(messages[start:])
-    return cut
+        size += weight + _MESSAGE_OVERHEAD
+    return [*cut, items[start:]]
 
 
 def body_pieces(bodies: Sequence[bytes]) -> list[Sequence[bytes]]:
@@ -91,14 +96,7 @@ def body_pieces(bodies: Sequence[bytes]) -> list[Sequence[bytes]]:
         raise LimitExceeded(f"a batch of {total} bytes; at most {BATCH_BYTES_MAX} are allowed")
     if total + _MESSAGE_OVERHEAD * len(bodies) <= ENTRY_BYTES_TARGET:
         return [bodies]
-    cut: list[Sequence[bytes]] = []
-    start = size = 0
-    for index, weight in enumerate(sizes):
-        if size and size + weight + _MESSAGE_OVERHEAD > ENTRY_BYTES_TARGET:
-            cut.append(bodies[start:index])
-            start, size = index, 0
-        size += weight + _MESSAGE_OVERHEAD
-    return [*cut, bodies[start:]]
+    return _cut(bodies, sizes)
 
 
 def push_of(queues: Sequence[int], messages: Sequence[Outgoing], number: Number | None) -> Push:
