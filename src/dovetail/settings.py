@@ -13,6 +13,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -58,13 +59,13 @@ class Address(NamedTuple):
 OFF = Address("", 0)
 
 
-class Kind(Generic[T]):
+class Kind(ABC, Generic[T]):
     """What a setting's text means. `read` turns text into a value, `check` holds it to its rule; both raise ValueError with the rule."""
 
     metavar = "VALUE"
 
-    def read(self, text: str) -> T:
-        raise NotImplementedError
+    @abstractmethod
+    def read(self, text: str) -> T: ...
 
     def check(self, value: T) -> None:
         return None
