@@ -163,7 +163,9 @@ class Chunk:
 
     def wait(self, at: int, count: int, until: int, now: int) -> None:
         """`count` messages wait until then. All that wait already have a time above `now`."""
-        column = grown(self.visible if self.visible is not None else array("I"), len(self.states))
+        column = self.visible
+        if column is None or len(column) < len(self.states):
+            column = grown(array("I") if column is None else column, len(self.states))
         if until - now >= NEAR_MS and column.typecode == "I":
             column = array("Q", [now + ((low - now) & LOW32) for low in column])
         value = until if column.typecode == "Q" else until & LOW32
@@ -200,7 +202,10 @@ class Chunk:
         assert self.first_received is not None
         if elapsed > LOW32:
             self.first_received = wide(self.first_received)
-        self.first_received[at : at + count] = array(self.first_received.typecode, (elapsed,)) * count
+        if count == 1:
+            self.first_received[at] = elapsed
+        else:
+            self.first_received[at : at + count] = array(self.first_received.typecode, (elapsed,)) * count
 
     def need_lease(self) -> tuple[array[int], array[int]]:
         """(deliveries, receives), and first_received too, long enough for every message of the chunk."""

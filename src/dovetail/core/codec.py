@@ -25,7 +25,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from operator import le
-from struct import Struct
+from struct import Struct, unpack_from
 from struct import error as struct_error
 from typing import Any
 
@@ -148,7 +148,7 @@ class _Reader:
     def column(self, count: int) -> Column:
         offsets = self.take(4 * (count + 1)).cast("I")
         size = offsets[count]
-        if offsets[0] or not all(map(le, offsets, offsets[1:])):
+        if offsets[0] or (count > 1 and not all(map(le, offsets, offsets[1:]))):
             raise CodecError("the offsets of a column do not grow")
         blob = self.take(size)
         self.at += -size & 3
@@ -166,8 +166,11 @@ def decode_push(data: Data) -> Push:
     _, flags, queue_count, count = _PUSH.unpack_from(data)
     if not 1 <= queue_count <= QUEUES_PER_PUSH_MAX or not 1 <= count <= BATCH_MESSAGES_MAX:
         raise CodecError(f"a push of {count} messages to {queue_count} queues")
-    reader = _Reader(data, _PUSH.size)
-    queues = tuple(reader.take(8 * queue_count).cast("Q"))
+    reader = _Reader(data, _PUSH.size + 8 * queue_count)
+    queues = _Q.unpack_from(data, _PUSH.size) if queue_count == 1 else unpack_from(f"<{queue_count}Q", data, _PUSH.size)
+    if not flags:
+        # What a start after a crash reads most.
+        return Push(queues, reader.column(count))
     numbered = Numbered(*_NUMBERED.unpack(reader.take(_NUMBERED.size))) if flags & NUMBERED else None
     delays: Sequence[int] | None = None
     if flags & (DELAY | DELAYS):
@@ -209,21 +212,25 @@ class Item:
             if index >= count:
                 raise CodecError(f"a record of {count} messages has no message {index}")
             at = _PUSH.size + 8 * queue_count
-            reader = _Reader(data, at)
-            if flags:
-                if flags & NUMBERED:
-                    reader.at += _NUMBERED.size
-                if flags & DELAY:
-                    reader.at += 8
-                if flags & DELAYS:
-                    reader.at += 8 * count
-                if flags & DEDUPS:
-                    reader.at += 16 * count
-                self.id = bytes(reader.take(16 * count)[16 * index : 16 * index + 16]) if flags & IDS else b""
-                self.group = _pick(reader, count, index) if flags & GROUPS else b""
-                self.attributes = _pick(reader, count, index) if flags & ATTRIBUTES else b""
-            else:
+            if not flags:
+                # Nothing but bodies: by far the most frequent, and this is run for every message that is handed out.
                 self.id = self.group = self.attributes = b""
+                start, end = _TWO.unpack_from(data, at + 4 * index)
+                at += 4 * (count + 1)
+                self.body = bytes(data[at + start : at + end])
+                return
+            reader = _Reader(data, at)
+            if flags & NUMBERED:
+                reader.at += _NUMBERED.size
+            if flags & DELAY:
+                reader.at += 8
+            if flags & DELAYS:
+                reader.at += 8 * count
+            if flags & DEDUPS:
+                reader.at += 16 * count
+            self.id = bytes(reader.take(16 * count)[16 * index : 16 * index + 16]) if flags & IDS else b""
+            self.group = _pick(reader, count, index) if flags & GROUPS else b""
+            self.attributes = _pick(reader, count, index) if flags & ATTRIBUTES else b""
             self.body = _pick(reader, count, index)
         except (struct_error, IndexError) as error:
             raise CodecError(f"a message in a record: {error}") from None
@@ -254,6 +261,9 @@ def _decode_settle(data: Data, receipts: bool) -> tuple[int, int, Sequence[int],
     if count > BATCH_MESSAGES_MAX:
         raise CodecError(f"{count} messages in one operation; at most {BATCH_MESSAGES_MAX}")
     reader = _Reader(data, _SETTLE.size)
+    if count == 1:
+        pair = reader.take(16 if receipts else 8).cast("Q").tolist()
+        return queue, parameter, pair[:1], pair[1:], reader.at
     sequences = array("Q", reader.take(8 * count).tobytes())
     deliveries = array("Q", reader.take(8 * count).tobytes()) if receipts else array("Q")
     return queue, parameter, sequences, deliveries, reader.at

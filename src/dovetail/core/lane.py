@@ -219,6 +219,7 @@ class Lane:
         taken: list[Taken] = []
         until = now + lease_ms
         receives_max = self.attributes.receives_max if self.attributes.dead_letter else 0
+        alone: list[int] = []
         while most > 0:
             chunk = self._first_ready()
             if chunk is None:
@@ -237,15 +238,21 @@ class Lane:
                 most -= len(run)
                 continue
             count = 1 if most == 1 else self._ready_stretch(chunk, at, most)
-            taken.append(self._take(chunk, at, count, now, until, delete))
+            if count == 1 and not delete:
+                taken.append(self._take_one(chunk, at, now, until))
+                alone.append(chunk.base + at)
+            else:
+                taken.append(self._take(chunk, at, count, now, until, delete))
             most -= count
+        if alone:
+            self.index.add_all(until, alone, now)
         return taken
 
     def _ready_stretch(self, chunk: Chunk, at: int, most: int) -> int:
         """How many neighbours from `at` on are READY, lie in one record, and were neither moved nor delivered before."""
-        count = min(chunk.run_end(chunk.run(at)) - at, most)
-        if chunk.origins is not None or self.groups is not None:
+        if chunk.states[at + 1 : at + 2] != _READY_RUN[:1] or chunk.origins is not None or self.groups is not None:
             return 1
+        count = min(chunk.run_end(chunk.run(at)) - at, most)
         if count > 1 and chunk.states[at : at + count] != _READY_RUN[:count]:
             count = next(offset for offset in range(1, count) if chunk.states[at + offset] != READY)
         if count > 1 and chunk.receives is not None and any(chunk.receives[at : at + count]):
@@ -264,33 +271,54 @@ class Lane:
             for index in range(at, end):
                 self.remove(chunk, index)
             return taken
+        if count == 1:
+            self.index.add(until, chunk.base + at, now)
+            return self._take_one(chunk, at, now, until)
         deliveries, received = chunk.need_lease()
         delivery = self.delivery
         self.delivery += count
-        if count == 1:
-            deliveries[at] = delivery
-            seen = received[at]
-            if not seen:
-                chunk.received_first(at, 1, now - time)
-            if seen < RECEIVES_COUNTED_MAX:
-                received[at] = seen + 1
-            receives = (received[at],)
-            chunk.states[at] = LEASED
-            self.index.add(until, chunk.base + at, now)
-        else:
-            deliveries[at:end] = array("Q", range(delivery, delivery + count))
-            chunk.received_first(at, count, now - time)
-            received[at:end] = array("H", (1,)) * count
-            receives = received[at:end]
-            chunk.states[at:end] = _LEASED_RUN[:count]
-            self.index.add_run(until, chunk.base + at, count, now)
+        deliveries[at:end] = array("Q", range(delivery, delivery + count))
+        chunk.received_first(at, count, now - time)
+        received[at:end] = array("H", (1,)) * count
+        receives = received[at:end]
+        chunk.states[at:end] = _LEASED_RUN[:count]
+        self.index.add_run(until, chunk.base + at, count, now)
         chunk.wait(at, count, until, now)
         chunk.ready -= count
         if chunk.low == at:
             chunk.low = end
         self.leased += count
-        first = time + chunk.first_received[at] if chunk.first_received is not None else now
-        return Taken(chunk.base + at, count, delivery, address, item, receives, time, first, chunk.origin(at))
+        # Neighbours that go together were never delivered before: this is the first time for all of them.
+        return Taken(chunk.base + at, count, delivery, address, item, receives, time, now, chunk.origin(at))
+
+    def _take_one(self, chunk: Chunk, at: int, now: int, until: int) -> Taken:
+        """One READY message is handed out. Its end is not in the time index yet: whoever takes several puts them there together."""
+        address, item = chunk.place(at)
+        time = chunk.pushed_at(at)
+        deliveries, received, first = chunk.deliveries, chunk.receives, chunk.first_received
+        if deliveries is None or received is None or first is None or len(deliveries) <= at:
+            deliveries, received = chunk.need_lease()
+            first = chunk.first_received
+            assert first is not None
+        delivery = deliveries[at] = self.delivery
+        self.delivery += 1
+        seen = received[at]
+        if not seen:
+            chunk.received_first(at, 1, now - time)
+            since = now
+        else:
+            since = time + first[at]
+        if seen < RECEIVES_COUNTED_MAX:
+            seen += 1
+            received[at] = seen
+        chunk.states[at] = LEASED
+        chunk.wait(at, 1, until, now)
+        chunk.ready -= 1
+        if chunk.low == at:
+            chunk.low = at + 1
+        self.leased += 1
+        origin = chunk.origin(at) if chunk.origins is not None else None
+        return Taken(chunk.base + at, 1, delivery, address, item, (seen,), time, since, origin)
 
     def _take_group(self, chunk: Chunk, at: int, now: int, until: int, most: int, delete: bool, receives_max: int) -> list[Taken]:
         """The lowest of a group and, as far as they are visible and not due for the dead letters, those behind it."""

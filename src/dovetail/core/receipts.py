@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import a2b_base64, b2a_base64
 from hashlib import blake2b
 from hmac import compare_digest
 from struct import Struct
@@ -16,6 +16,8 @@ from dovetail.errors import ReceiptInvalid
 
 _FIELDS = Struct("<QQQ")
 _TEXT_CHARS = 43
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+_FROM_URL = bytes.maketrans(b"-_+/", b"+/\xff\xff")
 
 
 class Receipt(NamedTuple):
@@ -26,13 +28,14 @@ class Receipt(NamedTuple):
 
 def seal(key: bytes, queue: int, sequence: int, delivery: int) -> str:
     fields = _FIELDS.pack(queue, sequence, delivery)
-    return urlsafe_b64encode(fields + blake2b(fields, digest_size=8, key=key).digest())[:_TEXT_CHARS].decode()
+    sealed = b2a_base64(fields + blake2b(fields, digest_size=8, key=key).digest(), newline=False)
+    return sealed.translate(_TO_URL, b"=").decode()
 
 
 def unseal(key: bytes, text: str) -> Receipt:
     """The receipt, or ReceiptInvalid where it was not made with this key."""
     try:
-        data = urlsafe_b64decode(text + "=") if len(text) == _TEXT_CHARS else b""
+        data = a2b_base64(text.encode().translate(_FROM_URL) + b"=", strict_mode=True) if len(text) == _TEXT_CHARS else b""
     except ValueError:
         data = b""
     if len(data) != 32 or not compare_digest(blake2b(data[:24], digest_size=8, key=key).digest(), data[24:]):

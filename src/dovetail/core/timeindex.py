@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, nsmallest
 
 _SEQUENCE_BITS = 44
@@ -65,6 +65,17 @@ class TimeIndex:
             self.earliest = time
         base = (time & _TIME_MASK) << _SEQUENCE_BITS | first
         self._bucket(time, now).extend(range(base, base + count))
+
+    def add_all(self, time: int, sequences: Sequence[int], now: int) -> None:
+        """Put down several sequences that share one time."""
+        if len(sequences) == 1 or time >> 10 == self._due_key:
+            for sequence in sequences:
+                self.add(time, sequence, now)
+            return
+        if time < self.earliest:
+            self.earliest = time
+        high = (time & _TIME_MASK) << _SEQUENCE_BITS
+        self._bucket(time, now).extend([high | sequence for sequence in sequences])
 
     def _bucket(self, time: int, now: int) -> array[int]:
         if time - now > _WIDE_BEYOND_MS:
