@@ -27,6 +27,10 @@ SCENARIOS: Mapping[str, str] = {
     "snapshot-stall": "what a snapshot of 10 million and a carry do to the p99 of sends",
     "commit-log": "durable pushes beside a bare write+fdatasync loop, SQLite and Redis Streams",
     "delays": "10 million pending, 10,000 due each second: lateness, and cancel against push, beside a Redis sorted set",
+    "sqs-load": "the SQS door, durable, beside ElasticMQ in memory; signed, over 10,000 queues, with 1 million waiting",
+    "idle-polls": "10,000 idle long polls: processor and memory of the node, and how soon a send reaches one that waits",
+    "fifo-backlog": "FIFO with 216,000 waiting, in one group and in 10,000, against an empty queue, beside ElasticMQ",
+    "fair-queues": "how long a quiet tenant's messages wait while a noisy one has 100,000 waiting, with and without groups",
 }
 """Name → what it shows, in the order in which `make bench` runs them. The file of `lane-cost` is scenarios/lane_cost.py."""
 
