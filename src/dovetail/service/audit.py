@@ -10,6 +10,7 @@ whether or not it could be written; a file that cannot be written is told to who
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -53,6 +54,7 @@ class AuditFile:
         self._path = path
         self._file = -1
         self._identity = (0, 0)
+        self._torn = False
         self._open()
 
     def __call__(self, line: str) -> None:
@@ -64,8 +66,11 @@ class AuditFile:
         if moved:
             self.close()
             self._open()
-        # One write of one line: lines of two processes in one file do not mix.
-        os.write(self._file, line.encode() + b"\n")
+        # One write of one line: lines of two processes in one file do not mix. Half a line is ended before the next begins.
+        data = (b"\n" if self._torn else b"") + line.encode() + b"\n"
+        self._torn = os.write(self._file, data) < len(data)
+        if self._torn:
+            raise OSError(errno.ENOSPC, "only a part of the line could be written")
 
     def close(self) -> None:
         if self._file >= 0:
