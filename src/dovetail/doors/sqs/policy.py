@@ -56,7 +56,8 @@ are never told) is a key that is missing, as AWS has it."""
 _KEYS = {key.lower(): key for key in CONDITION_KEYS}
 _OWNER_ONLY_LOWER = frozenset(name.lower() for name in OWNER_ONLY)
 _ACCOUNT = re.compile(r"[0-9]{12}")
-_IDENTITY = re.compile(r"arn:aws[a-z-]*:(?:iam|sts)::([0-9]{12}):(root|[a-z-]+/[A-Za-z0-9+=,.@_/-]{1,512})")
+_WHOLE_ACCOUNT = re.compile(r"([0-9]{12})|arn:aws[a-z-]*:iam::([0-9]{12}):root")
+_IDENTITY = re.compile(r"arn:aws[a-z-]*:(?:iam|sts)::[0-9]{12}:[a-z-]+/[A-Za-z0-9+=,.@_/-]{1,512}")
 _SERVICE = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 _ACTION = re.compile(r"(?:[sS][qQ][sS]:[A-Za-z*?]+|\*)")
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,80}")
@@ -336,7 +337,7 @@ def _principals(value: object, where: str) -> Principals:
     if value == "*":
         return Principals(True, frozenset(), frozenset(), 1)
     tree = _object(value, f"{where}: Principal", {"AWS", "Service"})
-    everybody, accounts, identities, count = False, set(), set(), 0
+    everybody, accounts, identities, count = False, set[str](), set[str](), 0
     for kind, given in tree.items():
         for one in _strings(given, f"{where}: Principal {kind}"):
             count += 1
@@ -345,10 +346,10 @@ def _principals(value: object, where: str) -> Principals:
                     raise _wrong(f"{where}: {one[:100]!r} is not a service.")
             elif one == "*":
                 everybody = True
-            elif _ACCOUNT.fullmatch(one):
-                accounts.add(one)
-            elif found := _IDENTITY.fullmatch(one):
-                (accounts if found[2] == "root" else identities).add(found[1] if found[2] == "root" else one)
+            elif found := _WHOLE_ACCOUNT.fullmatch(one):
+                accounts.add(found[1] or found[2])
+            elif _IDENTITY.fullmatch(one):
+                identities.add(one)
             else:
                 raise _wrong(f"{where}: {one[:100]!r} is not a principal: an account's id, an ARN of iam or sts, or *.")
     if not count:
