@@ -36,7 +36,7 @@ class Rule(NamedTuple):
     stdlib: frozenset[str] | None = None
     """None: all of it."""
     packages: tuple[str, ...] = ()
-    """What it may import from outside the standard library. The base install has crc32c, httptools and uvloop and no more."""
+    """What it may import from outside the standard library. The base install has crc32c, httptools, msgspec and uvloop and no more."""
 
 
 RULES: dict[str, Rule] = {
@@ -70,13 +70,18 @@ RULES: dict[str, Rule] = {
         "a door translates a protocol to the broker; doors never know each other",
         packages=("httptools",),
     ),
+    "doors.sqs": Rule(
+        (*COMMON, "core.message", "core.operation", "service", "doors.http"),
+        "it names rules and messages in the words of the core, and reaches queues through the broker only",
+        packages=("msgspec",),
+    ),
     "client": Rule(COMMON, "runs in other people's programs: it speaks the native protocol and carries no server along"),
     "spark": Rule((*COMMON, "client"), "executors reach nodes through the client only", packages=("pyspark", "pyarrow")),
     "console": Rule((), "speaks HTTP to the admin door; whatever it can do, a script can do"),
     "lab": Rule(("*",), "measures everything, so it may see everything", packages=("*",)),
     "cli": Rule(
-        (*COMMON, "", "node", "doors.http", "logs", "stores.replayed", "stores.snapshots", "lab"),
-        "thin: it opens a node, gives it an edge, and replays data folders from outside; it knows no queue, no lane, no broker",
+        (*COMMON, "", "node", "doors.http", "doors.sqs", "service.accounts", "logs", "stores.replayed", "stores.snapshots", "lab"),
+        "thin: it opens a node, gives it an edge and doors, and replays data folders from outside; it knows no queue, no lane, no broker",
         packages=("uvloop", "crc32c"),
     ),
     "node": Rule(("*", "!lab", "!cli"), "assembly: the only file that knows every room", packages=("uvloop",)),

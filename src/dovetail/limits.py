@@ -7,7 +7,11 @@ BODY_BYTES_MAX = 1024 * 1024
 
 ATTRIBUTES_MAX = 64
 ATTRIBUTE_NAME_BYTES_MAX = 256
-ATTRIBUTES_BYTES_MAX = 64 * 1024
+ATTRIBUTES_BYTES_MAX = BODY_BYTES_MAX + 8 * 1024
+"""As they are kept: with lengths between them, and with what a door keeps beside a sender's own."""
+
+MESSAGE_BYTES_MAX = ATTRIBUTES_BYTES_MAX
+"""A body and its attributes as they are kept; a door counts what the sender gave and allows BODY_BYTES_MAX of that."""
 
 BATCH_MESSAGES_MAX = 10_000
 """Messages in one push, receive or settle."""
@@ -54,5 +58,6 @@ ATTEMPT_KEPT_MS = 300_000
 
 assert ENTRY_BYTES_TARGET < ENTRY_BYTES_MIN
 assert SEGMENT_BYTES_MIN >= ENTRY_BYTES_MIN + 4096
-assert ATTRIBUTES_BYTES_MAX < BODY_BYTES_MAX < BATCH_BYTES_MAX
+assert BODY_BYTES_MAX < MESSAGE_BYTES_MAX < BATCH_BYTES_MAX
+assert MESSAGE_BYTES_MAX + GROUP_BYTES_MAX + 4096 < ENTRY_BYTES_MIN
 assert LEASE_MS_MAX <= DELAY_MS_MAX

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail.clock import Clock, SystemClock
 from dovetail.core.operation import Attributes
@@ -17,6 +17,10 @@ from dovetail.service.values import Outgoing, Sent, outgoing, queue_rules
 from dovetail.settings import Settings
 from dovetail.stores.replayed import Replayed
 
+if TYPE_CHECKING:
+    from dovetail.doors.sqs import Door
+    from dovetail.service.accounts import Accounts
+
 NAMESPACE = "default"
 
 
@@ -25,6 +29,7 @@ class Node:
 
     def __init__(self, store: Replayed, clock: Clock) -> None:
         self.store = store
+        self.clock = clock
         self.broker = Broker(store, clock)
         store.on_fail = self.broker.fail
         self._closed = False
@@ -102,6 +107,23 @@ class Node:
         """Open a numbered producer. Whoever opened it before under this name can no longer use it."""
         identity = Producer.identity_of(name)
         return Producer(self.broker, identity, *await self.store.producer_open(identity))
+
+    # Doors
+
+    def sqs_door(self, settings: Settings, accounts: Accounts | None = None) -> Door:
+        """The SQS door onto this node; `door.handle` answers requests of an HTTP edge."""
+        from dovetail.doors.sqs import Door, Options
+
+        options = Options(
+            auth=settings.auth,
+            account=settings.account,
+            region=settings.sqs.region,
+            cooldowns=settings.cooldowns == "on",
+            beyond=settings.sqs.beyond == "on",
+            scheme="https" if settings.tls.cert else "http",
+            advertise=settings.advertise or str(settings.http),
+        )
+        return Door(self.broker, self.clock, options, accounts)
 
     # Operation
 

@@ -209,7 +209,24 @@ class Log(Checked):
     format: str = setting("text", Choice("text", "json"), "key=value text for people, json for collectors")
 
 
-_SQS = "comes with the SQS door"
+@dataclass(frozen=True, slots=True)
+class Tls(Checked):
+    """TLS of the HTTP door. New files are read without a restart."""
+
+    cert: str = setting("", Text("FILE", r".*", "must be a file"), "the certificate and its chain, PEM")
+    key: str = setting("", Text("FILE", r".*", "must be a file"), "the certificate's private key, PEM")
+
+
+@dataclass(frozen=True, slots=True)
+class Sqs(Checked):
+    """The SQS door."""
+
+    region: str = setting(
+        "us-east-1", Text("NAME", r"[a-z0-9-]{1,32}", "must be a region such as us-east-1"), "the region of calls that name none"
+    )
+    beyond: str = setting(
+        "off", Choice("on", "off"), "allow what SQS does not: larger batches, delays and leases without limit (docs/beyond-sqs.md)"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +238,17 @@ class Settings(Checked):
     )
     http: Address = setting(Address("127.0.0.1", 9324), Listen(), "the HTTP door: health, metrics, and the protocols over HTTP")
     native: Address = setting(OFF, Listen(), "the native door", later="comes with the native door")
-    auth: str = setting("open", Choice("open", "signed", "any"), "who may call: everyone, accounts that sign, every key", later=_SQS)
-    account: str = setting("000000000000", Text("ID", r"\d{12}", "must be twelve digits"), "the account of unsigned calls", later=_SQS)
-    cooldowns: str = setting("on", Choice("on", "off"), "keep SQS's two 60-second rules", later=_SQS)
-    advertise: str = setting("", Text("HOST", r"[^\s/]*", "must be a host name"), "the name by which others reach this node", later=_SQS)
-    queues: str = setting("", Text("FILE", r".*", "must be a file"), "queues to make at start", later=_SQS)
+    auth: str = setting(
+        "open", Choice("open", "signed", "any"), "who may call: everyone on this machine, accounts that sign, every key from anywhere"
+    )
+    account: str = setting("000000000000", Text("ID", r"\d{12}", "must be twelve digits"), "the account of calls that name none")
+    accounts: str = setting("", Text("FILE", r".*", "must be a file"), "accounts and keys; without it accounts.json in the data folder")
+    cooldowns: str = setting("on", Choice("on", "off"), "keep SQS's two 60-second rules (after a delete, after a purge)")
+    advertise: str = setting("", Text("HOST", r"[^\s/]*", "must be a host name"), "the name by which others reach this node")
+    queues: str = setting("", Text("FILE", r".*", "must be a file"), "queues to make at start: a TOML file")
     drain_s: float = setting(10.0, Seconds(0, 3600), "how long a stopping node waits for calls under way")
+    sqs: Sqs = field(default_factory=Sqs)
+    tls: Tls = field(default_factory=Tls)
     local: Local = field(default_factory=Local)
     log: Log = field(default_factory=Log)
 

@@ -8,42 +8,39 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import signal
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
 
-from ..doors.http import Server, routes
+from ..doors.http import Request, Response, Server, plain, routes
 from ..errors import BadRequest
+from ..node import Node, start
+from ..service.accounts import Accounts, path_beside
 from ..settings import Address, Settings
 from . import flags, lines
+from .tls import Certificate
+
+if TYPE_CHECKING:
+    from ..doors.sqs import Door
 
 EXAMPLES = """\
 examples:
   dovetail serve                                       messages are kept in ./data
   dovetail serve --store local:/var/lib/dovetail       … or elsewhere
   dovetail serve --store memory: --http 127.0.0.1:0    for tests: nothing kept, a free port, see the ready line
+  dovetail serve --queues queues.toml                  make these queues first
+  aws --endpoint-url http://127.0.0.1:9324 sqs create-queue --queue-name orders
   curl http://127.0.0.1:9324/-/ready                   does it take messages?
+
+beyond this machine:
+  dovetail account create shop && dovetail serve --http 0.0.0.0:9324 --auth signed --tls-cert c.pem --tls-key k.pem
 """
 
 WATCH_S = 0.25
-"""How soon a node that stopped by itself (a failed sync) ends the process."""
+"""How soon a node that stopped by itself (a failed sync) ends the process, and changed keys and certificates are noticed."""
 
 log = logging.getLogger("dovetail.serve")
-
-
-class Served(Protocol):
-    """What is asked of a node here."""
-
-    @property
-    def ready(self) -> bool:
-        """It takes messages. Turns false for good when the node has to stop by itself."""
-
-    def metrics(self) -> str:
-        """In the Prometheus text format."""
-
-
-Opener = Callable[[], AbstractAsyncContextManager[Served]]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,73 +50,122 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     import uvloop
 
-    import dovetail
-
     loaded = flags.read(given)
     settings = loaded.settings
     lines.write_to_stderr(settings.log)
     for name in loaded.unknown:
         log.warning("%s is set in the environment, and there is no such setting", name)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(serve(settings, lambda: dovetail.open(settings.store, settings=settings)))
+        return runner.run(serve(settings))
 
 
-async def serve(settings: Settings, opener: Opener) -> int:
+class _Doors:
+    """What stands between the edge and the node: closed until the store is open."""
+
+    def __init__(self, settings: Settings, accounts: Accounts | None) -> None:
+        self.node: Node | None = None
+        self.stopping = asyncio.Event()
+        self._settings = settings
+        self._accounts = accounts
+        self._sqs: Door | None = None
+        self.server = Server(routes(ready=self.is_ready, metrics=self.metrics, fallback=self.handle))
+
+    async def open(self, node: Node) -> None:
+        sqs = node.sqs_door(self._settings, self._accounts)
+        if self._settings.queues:
+            await sqs.make_queues(self._settings.queues)
+        self.node, self._sqs = node, sqs
+
+    def is_ready(self) -> bool:
+        return self.node is not None and self.node.ready and not self.stopping.is_set()
+
+    def metrics(self) -> str:
+        return self.server.registry.render() + (self.node.metrics() if self.node is not None else "")
+
+    def handle(self, request: Request) -> Response | Awaitable[Response]:
+        return self._sqs.handle(request) if self._sqs is not None else plain(503, "the store is still being opened")
+
+
+async def serve(settings: Settings) -> int:
     """One node from start to stop; returns the exit code."""
-    stop = asyncio.Event()
+    accounts = _accounts(settings)
+    certificate = Certificate.load(settings.tls)
+    doors = _Doors(settings, accounts)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    node: Served | None = None
+        asyncio.get_running_loop().add_signal_handler(number, doors.stopping.set)
     # The door opens before the store: a taken port is found before anything is locked, and /-/healthy answers while a long log is
     # replayed. Until then the node is not ready, and says so.
-    server = Server(
-        routes(
-            ready=lambda: node is not None and node.ready and not stop.is_set(),
-            metrics=lambda: server.registry.render() + (node.metrics() if node is not None else ""),
-        )
-    )
-    http = await _listen(server, settings.http)
+    http = await _listen(doors.server, settings, accounts, certificate)
     try:
-        async with opener() as node:
+        node = await start(settings.store, settings=settings)
+        try:
+            await doors.open(node)
             # What was made up to here stays; the collector need not look at it again.
             gc.collect()
             gc.freeze()
             print(f"dovetail ready http={http} native={settings.native}", flush=True)
-            log.info("serving store=%s http=%s", flags.shown("store", settings.store), http)
-            failed = await _stopped_by_itself(node, stop)
+            log.info("serving store=%s http=%s auth=%s", flags.shown("store", settings.store), http, settings.auth)
+            failed = await _stopped_by_itself(node, doors.stopping, accounts, certificate)
             if failed:
                 log.error("the node stopped by itself; the lines above say why, and what was acknowledged is safe")
-                stop.set()
+                doors.stopping.set()
             else:
                 log.info("stopping: calls under way have %g s", settings.drain_s)
-            if not await server.drain(0 if failed else settings.drain_s):
+            # Whoever waits for a message is told at once that none will come from here.
+            node.broker.stop_waiting()
+            if not await doors.server.drain(0 if failed else settings.drain_s):
                 log.warning("some calls took longer and were cut off")
+        finally:
+            await node.close()
         log.info("stopped")
         return int(failed)
     finally:
-        await server.drain(0)
+        await doors.server.drain(0)
 
 
-async def _listen(server: Server, address: Address) -> str:
+def _accounts(settings: Settings) -> Accounts | None:
+    """The accounts, where signatures are asked for."""
+    if settings.auth != "signed":
+        return None
+    accounts = Accounts.load(settings.accounts or path_beside(settings.store), os.environ, settings.account)
+    if not len(accounts):
+        raise BadRequest(
+            "--auth signed: there is no account yet. `dovetail account create NAME` makes one, or set DOVETAIL_ACCESS_KEY_ID and"
+            " DOVETAIL_SECRET_ACCESS_KEY"
+        )
+    return accounts
+
+
+async def _listen(server: Server, settings: Settings, accounts: Accounts | None, certificate: Certificate | None) -> str:
+    address = settings.http
     if address.off:
         return "off"
     if not address.loopback:
-        raise BadRequest(
-            f"--http {address}: this version has no accounts, so it listens on this machine only (127.0.0.1, [::1] or localhost);"
-            " beyond it everyone could read and delete every message"
-        )
+        if settings.auth == "open":
+            raise BadRequest(
+                f"--http {address}: with --auth open a node listens on this machine only (127.0.0.1, [::1] or localhost); beyond it"
+                " everyone could read and delete every message. Use --auth signed with accounts, or, if that is what you want, --auth any"
+            )
+        if settings.auth == "any":
+            log.warning("--auth any on %s: EVERYBODY who reaches this address can read and delete every message", address)
+        if certificate is None:
+            log.warning("no TLS on %s: whoever sees the traffic sees every message (--tls-cert, --tls-key)", address)
     try:
-        return f"http://{Address(*await server.listen(address.host, address.port))}"
+        place = await server.listen(address.host, address.port, certificate.context if certificate is not None else None)
     except OSError as error:
         raise BadRequest(f"--http {address}: cannot listen there: {error.strerror or error}") from None
+    return f"{'https' if certificate is not None else 'http'}://{Address(*place)}"
 
 
-async def _stopped_by_itself(node: Served, stop: asyncio.Event) -> bool:
-    """Wait for a signal (False), or for a node that can no longer keep its promises (True)."""
+async def _stopped_by_itself(node: Node, stop: asyncio.Event, accounts: Accounts | None, certificate: Certificate | None) -> bool:
+    """Wait for a signal (False), or for a node that can no longer keep its promises (True). Meanwhile keys and certificates may change."""
     while node.ready:
         try:
             await asyncio.wait_for(stop.wait(), WATCH_S)
             return False
         except TimeoutError:
-            pass
+            if accounts is not None:
+                accounts.reload_if_changed()
+            if certificate is not None:
+                certificate.reload_if_changed()
     return not stop.is_set()

@@ -17,6 +17,9 @@ from dovetail.service.metrics import Registry
 from dovetail.service.redrive import Redrive
 from dovetail.stores.store import Delivery, Lane, Number, Outgoing, Store, Stored
 
+__all__ = ["Broker", "Delivery", "Lane", "Outgoing", "Stored", "dedup_hash"]
+"""With the words of the seam that doors use: they know the broker, and no store."""
+
 
 class Broker:
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -102,6 +105,10 @@ class Broker:
         made = Redrive(source, target.queue if target is not None else 0, rate_per_s, self._sleep)
         self._redrives[source.queue] = made
         return made
+
+    def stop_waiting(self) -> None:
+        """The node is about to stop: whoever waits for messages is answered now, without any."""
+        self.dequeue.end_waiting()
 
     def fail(self, error: DovetailError) -> None:
         """The store has stopped: nobody waits in vain."""

@@ -63,6 +63,14 @@ class _Line:
         else:
             self._look()
 
+    def end(self) -> None:
+        """Everybody's time is up."""
+        for waiter in self.waiting:
+            if not waiter.turn.done():
+                waiter.turn.set_result(None)
+        self.waiting.clear()
+        self._rest_if_empty()
+
     def fail(self, error: DovetailError) -> None:
         """Nobody will be served here any more."""
         for waiter in self.waiting:
@@ -124,10 +132,17 @@ class Dequeue:
         self._now = now
         self._lines: dict[int, _Line] = {}
         self._tickets = 0
+        self._waits = True
 
     def waiting(self, queue: int) -> int:
         line = self._lines.get(queue)
         return len(line.waiting) if line is not None else 0
+
+    def end_waiting(self) -> None:
+        """Nobody waits any more, now or later: every wait ends at once, as if its time were up."""
+        self._waits = False
+        for line in list(self._lines.values()):
+            line.end()
 
     def close(self, error: DovetailError) -> None:
         """Whoever waits is told so at once."""
@@ -144,7 +159,7 @@ class Dequeue:
             got = await _taken(lane.pop(most, lease_ms, delete=delete, attempt=attempt))
             if got:
                 return got
-        if wait_ms:
+        if wait_ms and self._waits:
             return await self._wait(lane, most, lease_ms, delete, wait_ms)
         if lane.is_full():
             raise OverInFlight
@@ -170,7 +185,7 @@ class Dequeue:
             while True:
                 line.join(waiter)
                 got = await self._turn(lane, waiter, delete)
-                if got or over:
+                if got or over or not self._waits:
                     return got
                 waiter = _Waiter(ticket, most, lease_ms)
         finally:

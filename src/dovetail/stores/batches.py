@@ -22,7 +22,7 @@ from dovetail.errors import (
     Refused,
     Unknown,
 )
-from dovetail.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, BODY_BYTES_MAX, ENTRY_BYTES_TARGET, GROUP_BYTES_MAX
+from dovetail.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, BODY_BYTES_MAX, ENTRY_BYTES_TARGET, GROUP_BYTES_MAX, MESSAGE_BYTES_MAX
 from dovetail.stores.store import Number, Outgoing, Stored
 
 _ERRORS: dict[Why, type[Refused]] = {
@@ -59,7 +59,7 @@ def check_batch(messages: Sequence[Outgoing]) -> None:
     total = 0
     for one in messages:
         size = len(one.body) + len(one.attributes)
-        if size > BODY_BYTES_MAX:
+        if size > MESSAGE_BYTES_MAX or len(one.body) > BODY_BYTES_MAX:
             raise LimitExceeded(f"a message of {size} bytes; at most {BODY_BYTES_MAX} are allowed")
         if len(one.group) > GROUP_BYTES_MAX:
             raise LimitExceeded(f"a group name of {len(one.group)} bytes; at most {GROUP_BYTES_MAX} are allowed")

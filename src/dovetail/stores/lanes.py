@@ -197,6 +197,9 @@ class ReplayedLane:
     async def release(self, texts: Sequence[str]) -> list[bool]:
         return await self._settle(op.Release(self._lane.queue, *self._receipts(texts)))
 
+    def exists(self, texts: Sequence[str]) -> list[bool]:
+        return [self._lane.find(sequence) is not None for sequence in self._receipts(texts)[0]]
+
     async def reclaim(self, ids: Sequence[bytes | int]) -> list[bool]:
         return await self._settle(op.Reclaim(self._lane.queue, self._sequences(ids)))
 

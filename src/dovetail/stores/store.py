@@ -162,6 +162,9 @@ class Lane(Protocol):
 
     def release(self, receipts: Sequence[str]) -> Awaitable[list[bool]]: ...
 
+    def exists(self, receipts: Sequence[str]) -> list[bool]:
+        """Whether each receipt's message is still there, in whoever's hands."""
+
     def reclaim(self, ids: Sequence[bytes | int]) -> Awaitable[list[bool]]:
         """By an id that the lane made, or by sequence; so for `cancel` and `reschedule`."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from ssl import SSLContext
 
 from ...service.metrics import Counter, Registry
 from .bounds import Bounds
@@ -39,9 +40,9 @@ class Server:
         self._turned_away = registry.counter("dovetail_http_connections_refused_total", "Connections refused: too many were open.").of()
         registry.gauge("dovetail_http_connections", "Connections that are open now.").of().read(lambda: len(self._connections))
 
-    async def listen(self, host: str, port: int) -> tuple[str, int]:
+    async def listen(self, host: str, port: int, tls: SSLContext | None = None) -> tuple[str, int]:
         """Open the door; returns where it really is (port 0 takes a free one)."""
-        server = await self.loop.create_server(lambda: Connection(self), host, port, backlog=1024)
+        server = await self.loop.create_server(lambda: Connection(self), host, port, backlog=1024, ssl=tls)
         self._listening.append(server)
         name = server.sockets[0].getsockname()
         return name[0], name[1]

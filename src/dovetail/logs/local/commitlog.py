@@ -24,7 +24,7 @@ from crc32c import crc32c
 from ...errors import Closed, Damaged, LimitExceeded, StorageError, StorageFull
 from ...limits import SEGMENT_BYTES_DEFAULT
 from ..frame import FRAME_BYTES_MAX, HEADER_BYTES, encode
-from ..log import Blobs, Entry
+from ..log import Entry
 from .blobs import FOLDER as BLOBS_FOLDER
 from .blobs import LocalBlobs, tidy_blobs
 from .disk import Disk, RealDisk
@@ -40,6 +40,8 @@ IDLE_S = 0.05
 CHECKED_BYTES_MIN = 512
 """Records from this size on are remembered once they were checked; smaller ones are checked faster than looked up."""
 CHECKED_RECORDS_MAX = 256
+CHILD_PAUSE = 2.0
+"""Two thirds of the time that a child takes to write a snapshot it sleeps, so that the log's own syncs find the device free."""
 
 _logger = logging.getLogger("dovetail.logs.local")
 
@@ -57,11 +59,10 @@ class CommitLog:
         sync: SyncMode = "auto",
         background: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
-        blob_pause_s: float = 0.0,
     ) -> None:
         self.disk: Disk = RealDisk(folder) if isinstance(folder, (str, os.PathLike)) else folder
         self.entry_bytes_max = min(FRAME_BYTES_MAX, segment_bytes - SEGMENT_HEADER_BYTES)
-        self.blobs: Blobs = LocalBlobs(self.disk, pause_s=blob_pause_s)
+        self.blobs = LocalBlobs(self.disk)
         self.syncer = Syncer(sync)
         self.recovered: Recovered | None = None
         self._space = Space(self.disk, segment_bytes, monotonic, background=background)
@@ -334,8 +335,10 @@ class CommitLog:
             self._fail(error)
 
     def in_child(self) -> None:
-        """The lock is the parent's: a child that kept it would hold the folder after a kill -9 of the parent."""
+        """The lock is the parent's: a child that kept it would hold the folder after a kill -9 of the parent. What the child writes gives
+        way to the parent's syncs."""
         self.disk.unlock()
+        self.blobs.pause = CHILD_PAUSE
 
     def close(self) -> None:
         if self._deliver is not None and self._error is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import threading
 from typing import Protocol
 
 from ...errors import FolderLocked
@@ -71,6 +72,10 @@ class Disk(Protocol):
         """FolderLocked where another process has it."""
 
     def unlock(self) -> None: ...
+
+
+RELEASE_S = 1.0
+"""So much later the blocks of a removed file are given back, when nobody else holds it open any more."""
 
 
 class RealFile:
@@ -149,9 +154,14 @@ class RealDisk:
 
     def unlink(self, name: str) -> None:
         try:
-            os.unlink(self.describe(name))
+            fd = os.open(self.describe(name), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            pass
+            return
+        os.unlink(self.describe(name))
+        # Giving a large file's blocks back takes tens of milliseconds and happens when its last descriptor is closed: not on the loop.
+        closing = threading.Timer(RELEASE_S, os.close, (fd,))
+        closing.daemon = True
+        closing.start()
 
     def sync_folder(self, folder: str) -> None:
         fd = os.open(self.describe(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,0 +1,195 @@
+"""The SQS door: a request of either protocol to the action that it names, and the answer back in the same protocol.
+
+    protocol → who calls → shape → action → result or error → protocol
+
+It holds what actions share (rules of queues, tasks, cool-downs) and nothing of any one of them. An error, wherever it comes from, is
+answered in the caller's protocol; only a fault of ours is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Awaitable
+from dataclasses import dataclass
+
+from dovetail.clock import Clock
+from dovetail.doors.http.message import Request, Response
+from dovetail.doors.sqs import errors, jsonwire, querywire
+from dovetail.doors.sqs.actions import ACTIONS, OURS, Action
+from dovetail.doors.sqs.calls import NAMESPACES, Call, Caller, Rules
+from dovetail.doors.sqs.cooldowns import Cooldowns
+from dovetail.doors.sqs.deadletters import Tasks
+from dovetail.doors.sqs.errors import SqsError
+from dovetail.doors.sqs.queueattributes import Arn
+from dovetail.doors.sqs.sigv4 import SignatureRefused, Verifier, peek_scope
+from dovetail.errors import DovetailError
+from dovetail.service.accounts import Accounts
+from dovetail.service.broker import Broker, Lane
+
+_logger = logging.getLogger("dovetail.sqs")
+
+RULES_KEPT = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an operator decides about this door."""
+
+    auth: str = "open"
+    """open · any · signed"""
+    account: str = "000000000000"
+    region: str = "us-east-1"
+    """Where a caller names none."""
+    cooldowns: bool = True
+    beyond: bool = False
+    scheme: str = "http"
+    advertise: str = ""
+    """The host in queue URLs for a caller that sent no Host header."""
+
+
+class Door:
+    def __init__(self, broker: Broker, clock: Clock, options: Options, accounts: Accounts | None = None) -> None:
+        self.broker = broker
+        self.beyond = options.beyond
+        self.options = options
+        self.cooldowns = Cooldowns(clock.boot_ms, options.cooldowns)
+        self.tasks = Tasks()
+        self._clock = clock
+        self._verifier = Verifier(accounts.find if accounts is not None else lambda _: None)
+        self._rules: dict[int, Rules] = {}
+        self._arns: dict[int, Arn] = {}
+        self._request_prefix = os.urandom(10).hex()
+        self._requests = 0
+
+    # What actions ask for
+
+    def rules(self, lane: Lane) -> Rules:
+        known = self._rules.get(lane.queue)
+        if known is None or known.attributes is not lane.attributes:
+            if len(self._rules) >= RULES_KEPT:
+                self._rules.clear()
+            known = self._rules[lane.queue] = Rules.of(lane.attributes)
+        return known
+
+    def arn(self, queue: int) -> Arn:
+        known = self._arns.get(queue)
+        if known is None:
+            place = self.broker.store.name_of(queue)
+            if place is None:
+                raise SqsError(errors.QUEUE_DOES_NOT_EXIST)
+            account, _, region = place[0].partition(NAMESPACES)
+            if len(self._arns) >= RULES_KEPT:
+                self._arns.clear()
+            known = self._arns[queue] = Arn(region, account, place[1])
+        return known
+
+    def arn_text(self, queue: int) -> str | None:
+        """For what only tells where something came from; that queue may be gone."""
+        try:
+            return str(self.arn(queue))
+        except SqsError:
+            return None
+
+    def now_ms(self) -> int:
+        return self._clock.wall_ms()
+
+    def now_s(self) -> int:
+        return self._clock.wall_ms() // 1000
+
+    def notes_senders(self, call: Call, rules: Rules) -> bool:
+        """A sender of another account is kept with its message; the owner need not be."""
+        return False
+
+    def quotas(self, call: Call, lane: Lane, count: int, size: int) -> None:
+        """Before a push: may the account and the queue hold this much more?"""
+
+    def check_queue_quota(self, call: Call) -> None:
+        """Before a queue is made: may the account have one more?"""
+
+    # The way of a request
+
+    def handle(self, request: Request) -> Response | Awaitable[Response]:
+        self._requests += 1
+        text = f"{self._request_prefix}{self._requests:012x}"
+        request_id = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        target = request.headers.get(b"x-amz-target")
+        if target is not None:
+            return self._json(request, target, request_id)
+        return self._query(request, request_id)
+
+    async def _json(self, request: Request, target: bytes, request_id: str) -> Response:
+        try:
+            prefix, _, name = target.decode("latin-1").partition(".")
+            action = ACTIONS.get(name)
+            if action is None or request.method != "POST" or prefix != ("Dovetail" if name in OURS else "AmazonSQS"):
+                raise SqsError(errors.ACTION_UNKNOWN)
+            call = self._call(request, action, request_id)
+            result = await action.run(call, jsonwire.decode(request.body, action.shape))
+            return jsonwire.encode(result, request_id)
+        except Exception as error:
+            return jsonwire.encode_error(self._told(error, request_id), request_id)
+
+    async def _query(self, request: Request, request_id: str) -> Response:
+        as_json = request.headers.get(b"accept") == b"application/json"
+        try:
+            action, fields = self._form(request)
+            call = self._call(request, action, request_id)
+            result = await action.run(call, querywire.decode(fields, action.shape))
+            encode = querywire.encode_json if as_json else querywire.encode
+            return encode(action.name, result, request_id)
+        except Exception as error:
+            told = self._told(error, request_id)
+            return querywire.encode_json_error(told, request_id) if as_json else querywire.encode_error(told, request_id)
+
+    def _form(self, request: Request) -> tuple[Action, dict[str, str]]:
+        if request.method not in ("GET", "POST"):
+            raise SqsError(errors.ACTION_UNKNOWN, "Use POST or GET.")
+        fields = querywire.form(request.query)
+        if request.method == "POST" and request.body:
+            fields |= querywire.form(request.body)
+        name = fields.pop("Action", "")
+        if not name:
+            raise SqsError(errors.ACTION_MISSING)
+        action = ACTIONS.get(name)
+        if action is None:
+            raise SqsError(errors.ACTION_UNKNOWN, f"The action {name[:100]} is not valid for this endpoint.")
+        if fields.pop("Version", "2012-11-05") not in ("2012-11-05", "2011-10-01", "2009-02-01", "2008-01-01"):
+            raise SqsError(errors.PARAMETER_VALUE, "The Version of this service is 2012-11-05.")
+        if request.path != "/" and "QueueUrl" not in fields:
+            fields["QueueUrl"] = request.path
+        return action, fields
+
+    def _call(self, request: Request, action: Action, request_id: str) -> Call:
+        host = request.headers.get(b"host", b"").decode("latin-1") or self.options.advertise
+        return Call(self, action.name, self._caller(request), f"{self.options.scheme}://{host}", request_id, {})
+
+    def _caller(self, request: Request) -> Caller:
+        options = self.options
+        if options.auth == "signed":
+            try:
+                signed = self._verifier.verify(
+                    request.method, request.path, request.query, request.headers, request.body, self._clock.wall_ms() / 1000
+                )
+            except SignatureRefused as error:
+                raise refused(error) from None
+            return Caller(signed.account, signed.region, signed.access_key_id, True)
+        scope = peek_scope(request.query, request.headers)
+        if scope is None:
+            return Caller(options.account, options.region, "", False)
+        # An access key of twelve digits names an account, as other stand-ins for SQS have it.
+        key = scope.access_key_id
+        account = key if len(key) == 12 and key.isdigit() else options.account
+        return Caller(account, scope.region or options.region, key, False)
+
+    def _told(self, error: Exception, request_id: str) -> SqsError:
+        told = errors.of(error)
+        if not isinstance(error, (SqsError, DovetailError)):
+            _logger.error("request %s failed", request_id, exc_info=error)
+        return told
+
+
+def refused(error: SignatureRefused) -> SqsError:
+    """A signature that does not hold, under AWS's own codes."""
+    status = 400 if error.code == "IncompleteSignature" else 403
+    return SqsError(errors.Kind(error.code, error.code, status, error.text), error.text)
