@@ -12,15 +12,14 @@ during the look, and one that was reached refuses a moment longer than it must. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from dovetail.errors import BadRequest, Refused
+from dovetail.errors import Refused
+from dovetail.service.accounts import QUOTA_NAMES, Quota
 from dovetail.service.meters import Meters
 from dovetail.stores.store import Lane, Store
 
-QUOTA_MAX = 1 << 50
 LOOK_MS = 100
 """How long a look at one queue is good for. A look at a thousand is good for a second: looking costs a fraction of a percent at most."""
 SAMPLE_MESSAGES = 16
@@ -44,30 +43,6 @@ class Throttled(OverQuota):
     def __init__(self, message: str | None = None, *, quota: str = "", retry_after_ms: int = 0) -> None:
         super().__init__(message, quota=quota)
         self.retry_after_ms = retry_after_ms
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """The limits of one account or one queue. 0 is no limit."""
-
-    messages_max: int = 0
-    bytes_max: int = 0
-    requests_per_s: int = 0
-    queues_max: int = 0
-
-    def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if type(value) is not int or not 0 <= value <= QUOTA_MAX:
-                raise BadRequest(f"{one.name} is {value!r}; a whole number of 0 (no limit) to {QUOTA_MAX} is allowed")
-
-    @classmethod
-    def read(cls, values: Mapping[str, Any]) -> Quota:
-        """From a file: names that are no quota are refused by name."""
-        unknown = sorted(values.keys() - {one.name for one in fields(cls)})
-        if unknown:
-            raise BadRequest(f"{unknown[0]!r:.80} is no quota; there are {', '.join(one.name for one in fields(cls))}")
-        return cls(**values)
 
 
 NONE = Quota()
@@ -107,7 +82,7 @@ class Bucket:
         if self._thousandths >= 1000:
             self._thousandths -= 1000
             return 0
-        return -(-(1000 - self._thousandths) // self._rate)
+        return -(-(1000 - self._thousandths) // self._rate) if self._rate else 1000
 
 
 class _Holder:
@@ -118,8 +93,8 @@ class _Holder:
     def __init__(self, name: str, quota: Quota, now_ms: int) -> None:
         self.name = name
         self.quota = quota
-        self.bucket = Bucket(quota.requests_per_s, now_ms) if quota.requests_per_s else None
-        self.bounded = bool(quota.messages_max or quota.bytes_max)
+        self.bucket = Bucket(quota.requests_per_s, now_ms) if quota.requests_per_s is not None else None
+        self.bounded = quota.messages_max is not None or quota.bytes_max is not None
         self.messages = 0
         self.bytes = 0
         self.looked_ms = now_ms
@@ -138,10 +113,10 @@ class _Holder:
         if not 0 <= now_ms - self.looked_ms <= self.valid_ms:
             (self.messages, self.bytes), looked_at = look()
             self.looked_ms, self.valid_ms = now_ms, max(LOOK_MS, looked_at)
-        if quota.messages_max and self.messages + messages > quota.messages_max:
+        if quota.messages_max is not None and self.messages + messages > quota.messages_max:
             text = f"{self.name} has about {self.messages} messages and may have {quota.messages_max}."
             raise OverQuota(text, quota="messages_max")
-        if quota.bytes_max and self.bytes + size > quota.bytes_max:
+        if quota.bytes_max is not None and self.bytes + size > quota.bytes_max:
             raise OverQuota(f"{self.name} has about {self.bytes} bytes of messages and may have {quota.bytes_max}.", quota="bytes_max")
 
     def admit(self, messages: int, size: int) -> None:
@@ -155,29 +130,31 @@ class Quotas:
     def __init__(
         self,
         ledger: Ledger,
-        account_quota: Callable[[str], Quota | None] = lambda account: None,
-        queue_quota: Callable[[int], Quota | None] = lambda queue: None,
+        accounts: Mapping[str, Quota] | None = None,
         *,
         account_default: Quota = NONE,
         queue_default: Quota = NONE,
+        queue_quota: Callable[[int], Quota] | None = None,
         refused: Callable[[str], None] = lambda quota: None,
     ) -> None:
-        """`account_quota` and `queue_quota` tell what was set for this one; None takes the default. `refused` is told the quota's name."""
+        """What an account or a queue (`queue_quota`) has no value for is taken from the default. `refused` is told the quota's name."""
         self._ledger = ledger
-        self._account_quota = account_quota
-        self._queue_quota = queue_quota
         self._account_default = account_default
         self._queue_default = queue_default
+        self._queue_quota = queue_quota
         self._refused = refused
         self._accounts: dict[str, _Holder] = {}
         self._queues: dict[int, _Holder] = {}
-        self.active = True
-        """Set to False where no quota is set for anybody: then every question is answered by one look at this."""
+        self.set_accounts(accounts or {})
 
-    def changed(self) -> None:
-        """Quotas were set anew: forget what was remembered. Buckets begin full."""
+    def set_accounts(self, quotas: Mapping[str, Quota]) -> None:
+        """The accounts' quotas, at the start and whenever they change. Everybody begins with a full bucket."""
+        self._by_account = dict(quotas)
         self._accounts.clear()
-        self._queues.clear()
+        self.active = self._queue_quota is not None or any(
+            quota != NONE for quota in (self._account_default, self._queue_default, *quotas.values())
+        )
+        """Whether anything is set for anybody; else every question is answered by one look at this."""
 
     def request(self, account: str, queue: int, now_ms: int) -> None:
         """One request of any kind. `queue` is 0 where the request names none."""
@@ -212,7 +189,7 @@ class Quotas:
         if not self.active:
             return
         most = self._account(account, now_ms).quota.queues_max
-        if most and len(self._ledger.queues(account)) >= most:
+        if most is not None and len(self._ledger.queues(account)) >= most:
             self._refused("queues_max")
             raise OverQuota(f"The account {account} has {most} queues and may have no more.", quota="queues_max")
 
@@ -225,17 +202,16 @@ class Quotas:
         holder = self._accounts.get(account)
         if holder is None:
             _make_room(self._accounts)
-            quota = self._account_quota(account)
-            holder = _Holder(f"The account {account}", self._account_default if quota is None else quota, now_ms)
-            self._accounts[account] = holder
+            quota = _merged(self._by_account.get(account, NONE), self._account_default)
+            holder = self._accounts[account] = _Holder(f"The account {account}", quota, now_ms)
         return holder
 
     def _queue(self, queue: int, now_ms: int) -> _Holder:
         holder = self._queues.get(queue)
         if holder is None:
             _make_room(self._queues)
-            quota = self._queue_quota(queue)
-            holder = self._queues[queue] = _Holder("The queue", self._queue_default if quota is None else quota, now_ms)
+            quota = self._queue_default if self._queue_quota is None else _merged(self._queue_quota(queue), self._queue_default)
+            holder = self._queues[queue] = _Holder("The queue", quota, now_ms)
         return holder
 
 
@@ -271,9 +247,9 @@ class StoreLedger:
         return sum(len(one.body) for one in sample) // len(sample) if sample else 0
 
 
-def any_set(quotas: Iterable[Quota]) -> bool:
-    """Whether there is anything to ask for; else `Quotas.active` can be False."""
-    return any(quota != NONE for quota in quotas)
+def _merged(own: Quota, default: Quota) -> Quota:
+    values = {name: getattr(own, name) for name in QUOTA_NAMES}
+    return Quota(**{name: getattr(default, name) if value is None else value for name, value in values.items()})
 
 
 def _make_room(holders: dict[Any, _Holder]) -> None:
