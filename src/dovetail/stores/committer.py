@@ -298,26 +298,39 @@ def _resolve(future: asyncio.Future[Any], value: Any) -> None:
 
 def _deal_taken(slot: _Slot, taken: deque[Taken]) -> deque[Taken]:
     """Give each caller its share; what is left over belonged to receivers that have left."""
+    skip = 0  # So many of the first run have been given away.
     for future, most in slot.answers:
         if future.done():
             continue
         share: list[Taken] = []
         while taken and most:
-            run = taken.popleft()
-            if run.length > most:
-                taken.appendleft(_rest(run, most))
-                run = run._replace(length=most, receives=run.receives[:most])
-            share.append(run)
-            most -= run.length
+            run = taken[0]
+            left = run.length - skip
+            count = min(left, most)
+            share.append(_part(run, skip, count) if count < run.length else run)
+            most -= count
+            if count < left:
+                skip += count
+            else:
+                taken.popleft()
+                skip = 0
         future.set_result(share)
+    if skip:
+        taken[0] = _part(taken[0], skip, taken[0].length - skip)
     return taken
 
 
-def _rest(run: Taken, skip: int) -> Taken:
-    return run._replace(
-        sequence=run.sequence + skip,
-        length=run.length - skip,
-        delivery=run.delivery + skip if run.delivery else 0,
-        item=run.item + skip,
-        receives=run.receives[skip:],
+def _part(run: Taken, skip: int, count: int) -> Taken:
+    """`count` messages of a run. (Written out: `_replace` takes three times as long, and this is done for every single receive.)"""
+    sequence, _, delivery, address, item, receives, time, first_received, origin = run
+    return Taken(
+        sequence + skip,
+        count,
+        delivery + skip if delivery else 0,
+        address,
+        item + skip,
+        receives[skip : skip + count],
+        time,
+        first_received,
+        origin,
     )

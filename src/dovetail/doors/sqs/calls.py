@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dovetail.doors.sqs.door import Door
 
 NAMESPACES = "/"
+PLACES_KEPT = 20_000
 
 
 class Caller(NamedTuple):
@@ -98,10 +99,15 @@ class Call:
             raise errors.missing("QueueUrl")
         if "/" not in url:
             return self.caller.account, url
-        parts = url.rstrip("/").rsplit("/", 2)
-        if len(parts) < 3 or len(parts[1]) != 12 or not parts[1].isdigit():
-            raise SqsError(errors.ADDRESS, f"The address {url[:200]} is not valid for this endpoint.")
-        return parts[1], parts[2]
+        known = self.door.places.get(url)
+        if known is None:
+            parts = url.rstrip("/").rsplit("/", 2)
+            if len(parts) < 3 or len(parts[1]) != 12 or not parts[1].isdigit():
+                raise SqsError(errors.ADDRESS, f"The address {url[:200]} is not valid for this endpoint.")
+            if len(self.door.places) >= PLACES_KEPT:
+                self.door.places.clear()
+            known = self.door.places[url] = parts[1], parts[2]
+        return known
 
     def _authorize(self, lane: Lane | None, arn: Arn) -> None:
         """The owner may do everything that the queue's policy does not deny; others what it allows. Whether a queue of another account

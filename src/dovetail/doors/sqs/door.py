@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Awaitable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dovetail.clock import Clock
 from dovetail.doors.http.message import Request, Response
@@ -30,6 +31,7 @@ from dovetail.service.broker import Broker, Lane
 _logger = logging.getLogger("dovetail.sqs")
 
 RULES_KEPT = 20_000
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,15 @@ class Door:
         self.tasks = Tasks()
         self._clock = clock
         self._verifier = Verifier(accounts.find if accounts is not None else lambda _: None)
+        self.places: dict[str, tuple[str, str]] = {}
+        """Queue URLs that were taken apart before: account and name."""
         self._rules: dict[int, Rules] = {}
         self._arns: dict[int, Arn] = {}
-        self._request_prefix = os.urandom(10).hex()
+        start = os.urandom(10).hex()
+        self._request_prefix = f"{start[:8]}-{start[8:12]}-{start[12:16]}-{start[16:]}-"
         self._requests = 0
+        self._bases: dict[bytes, str] = {}
+        self._callers: dict[bytes, Caller] = {}
 
     # What actions ask for
 
@@ -111,8 +118,7 @@ class Door:
 
     def handle(self, request: Request) -> Response | Awaitable[Response]:
         self._requests += 1
-        text = f"{self._request_prefix}{self._requests:012x}"
-        request_id = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        request_id = f"{self._request_prefix}{self._requests:012x}"
         target = request.headers.get(b"x-amz-target")
         if target is not None:
             return self._json(request, target, request_id)
@@ -161,8 +167,12 @@ class Door:
         return action, fields
 
     def _call(self, request: Request, action: Action, request_id: str) -> Call:
-        host = request.headers.get(b"host", b"").decode("latin-1") or self.options.advertise
-        return Call(self, action.name, self._caller(request), f"{self.options.scheme}://{host}", request_id, {})
+        host = request.headers.get(b"host", b"")
+        base = self._bases.get(host)
+        if base is None:
+            base = f"{self.options.scheme}://{host.decode('latin-1') or self.options.advertise}"
+            _remember(self._bases, host, base)
+        return Call(self, action.name, self._caller(request), base, request_id, {})
 
     def _caller(self, request: Request) -> Caller:
         options = self.options
@@ -174,6 +184,18 @@ class Door:
             except SignatureRefused as error:
                 raise refused(error) from None
             return Caller(signed.account, signed.region, signed.access_key_id, True)
+        # Everything before the first comma names key, day and region; the rest is the signature, which nobody looks at here.
+        claimed = request.headers.get(b"authorization", b"").partition(b",")[0]
+        known = self._callers.get(claimed)
+        if known is None or request.query:
+            known = self._claimed(request)
+            if not request.query:
+                _remember(self._callers, claimed, known)
+        return known
+
+    def _claimed(self, request: Request) -> Caller:
+        """Whom an unverified request says it is from."""
+        options = self.options
         scope = peek_scope(request.query, request.headers)
         if scope is None:
             return Caller(options.account, options.region, "", False)
@@ -187,6 +209,12 @@ class Door:
         if not isinstance(error, (SqsError, DovetailError)):
             _logger.error("request %s failed", request_id, exc_info=error)
         return told
+
+
+def _remember(cache: dict[bytes, T], key: bytes, value: T) -> None:
+    if len(cache) >= RULES_KEPT:
+        cache.clear()
+    cache[key] = value
 
 
 def refused(error: SignatureRefused) -> SqsError:
