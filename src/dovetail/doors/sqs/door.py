@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dovetail.clock import Clock
 from dovetail.doors.http.message import Request, Response
-from dovetail.doors.sqs import errors, jsonwire, querywire
+from dovetail.doors.sqs import errors, jsonwire, querywire, queuefile
 from dovetail.doors.sqs.actions import ACTIONS, OURS, Action
 from dovetail.doors.sqs.calls import NAMESPACES, Call, Caller, Rules
 from dovetail.doors.sqs.cooldowns import Cooldowns
@@ -113,6 +113,19 @@ class Door:
 
     def check_queue_quota(self, call: Call) -> None:
         """Before a queue is made: may the account have one more?"""
+
+    # What the operator asks for
+
+    async def make_queues(self, source: str | Mapping[str, Any]) -> None:
+        """Make the queues of a file, or of its content; those that exist get what the file says and they do not have yet."""
+        await queuefile.make(self, queuefile.read(source, self.options.account, self.options.region, self.beyond))
+
+    async def reset(self) -> None:
+        """Every queue is gone with its messages, and no name has to rest: what a test wants before the next."""
+        for _, _, queue in self.broker.store.all_queues():
+            await self.broker.store.drop(queue)
+        self.cooldowns.clear()
+        self.tasks.clear()
 
     # The way of a request
 
