@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.lab import sqsload
 from dovetail.lab.httpload import LoadFailed, Script, Tally, connect, percentile, play
-from dovetail.lab.sqsload import Load
+from dovetail.lab.sqsload import SEND, TAKE, Load, play_load
 from dovetail.lab.sqswire import Keys, Wire, handles
 
 Answer = Callable[[dict[str, str], bytes], bytes]
@@ -96,6 +95,14 @@ class FakeSqs:
         return {"Successful": [{"Id": entry["Id"]} for entry in asked["Entries"]]}
 
 
+async def sent(load: Load) -> dict[str, Any]:
+    return (await play_load([SEND], asdict(load)))[SEND]
+
+
+async def taken(load: Load) -> dict[str, Any]:
+    return (await play_load([TAKE], asdict(load)))[TAKE]
+
+
 def asking(requests: list[bytes], answers: list[bytes]) -> Callable[[int, Tally], Script]:
     def script(_: int, tally: Tally) -> Script:
         for request in requests:
@@ -166,11 +173,11 @@ async def test_what_is_sent_is_what_is_taken_over_any_number_of_queues(batch: in
     fake = FakeSqs()
     async with serving(fake) as port:
         load = Load(port, "http://h/0/queue-{}", 120, 4, batch, queues)
-        sent = await sqsload.sent(**asdict(load))
+        made = await sent(load)
         assert {url: len(waiting) for url, waiting in fake.queues.items()}.keys() <= {load.url.format(number) for number in range(queues)}
         assert sum(map(len, fake.queues.values())) == 120
-        taken = await sqsload.taken(**asdict(load))
-    assert (sent["messages"], sent["refused"], taken["messages"], taken["refused"], taken["empty"]) == (120, 0, 120, 0, 0)
+        found = await taken(load)
+    assert (made["messages"], made["refused"], found["messages"], found["refused"], found["empty"]) == (120, 0, 120, 0, 0)
     assert not fake.leased and not any(fake.queues.values())
     calls = 120 // batch
     ending = "" if batch == 1 else "Batch"
@@ -183,7 +190,7 @@ async def test_messages_of_a_fifo_load_have_ids_of_their_own_and_go_to_the_group
     async with serving(fake) as port:
         load = Load(port, "http://h/0/queue-{}.fifo", 60, 4, 10, groups=6)
         for _ in range(2):
-            await sqsload.sent(**asdict(load))
+            await sent(load)
     assert len({asked["MessageDeduplicationId"] for asked in fake.sent}) == 120
     assert Counter(asked["MessageGroupId"] for asked in fake.sent) == {f"g{number}": 20 for number in range(6)}
 
@@ -191,26 +198,26 @@ async def test_messages_of_a_fifo_load_have_ids_of_their_own_and_go_to_the_group
 async def test_messages_of_a_tenant_name_it_and_nothing_else_of_fifo() -> None:
     fake = FakeSqs()
     async with serving(fake) as port:
-        await sqsload.sent(**asdict(Load(port, "http://h/0/queue-{}", 20, 2, 10, tenant="noisy")))
+        await sent(Load(port, "http://h/0/queue-{}", 20, 2, 10, tenant="noisy"))
     assert {asked["MessageGroupId"] for asked in fake.sent} == {"noisy"} and "MessageDeduplicationId" not in fake.sent[0]
 
 
 async def test_a_load_that_finds_nothing_ends_and_says_so() -> None:
     async with serving(FakeSqs()) as port:
-        taken = await sqsload.taken(**asdict(Load(port, "http://h/0/queue-{}", 40, 4, 1, 8)))
-    assert (taken["messages"], taken["empty"]) == (0, 8), "every queue was looked at once"
+        found = await taken(Load(port, "http://h/0/queue-{}", 40, 4, 1, 8))
+    assert (found["messages"], found["empty"]) == (0, 8), "every queue was looked at once"
 
 
 async def test_entries_that_are_refused_inside_a_batch_are_counted() -> None:
     async with serving(lambda _, body: ok(b'{"Successful":[],"Failed":[{"Id":"0"}]}')) as port:
-        sent = await sqsload.sent(**asdict(Load(port, "http://h/0/queue-{}", 20, 1, 10)))
-    assert sent["refused"] == 2
+        made = await sent(Load(port, "http://h/0/queue-{}", 20, 1, 10))
+    assert made["refused"] == 2
 
 
 async def test_no_operation_begins_after_its_time() -> None:
     async with serving(FakeSqs()) as port:
-        sent = await sqsload.sent(**asdict(Load(port, "http://h/0/queue-{}", 40, 4, seconds_max=0)))
-    assert sent["messages"] == 0
+        made = await sent(Load(port, "http://h/0/queue-{}", 40, 4, seconds_max=0))
+    assert made["messages"] == 0
 
 
 def test_handles_are_found_as_they_stand() -> None:

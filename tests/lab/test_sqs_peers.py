@@ -54,7 +54,7 @@ async def test_the_same_load_runs_on_every_endpoint(server: Server, fifo: bool) 
         url = await make_queues(server.port, 3, {"FifoQueue": "true"} if fifo else None)
         for batch in (1, 10):
             load = Load(server.port, url, 100, 4, batch, 3, groups=8 if fifo else 0)
-            for made in (await load.sent(), await load.taken()):
+            for made in (await load.played()).values():
                 assert (made["messages"], made["refused"], made["refusal"]) == (100, 0, "")
     finally:
         await server.stop()

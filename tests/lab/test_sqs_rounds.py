@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -9,8 +11,9 @@ import pytest
 
 from dovetail.lab.httpload import LoadFailed
 from dovetail.lab.picture import dots
-from dovetail.lab.sqsload import Load
-from dovetail.lab.sqsrounds import SEND, TAKE, Rounds
+from dovetail.lab.scenario import Lab
+from dovetail.lab.sqsload import OPERATIONS, SEND, TAKE, Load
+from dovetail.lab.sqsrounds import Rounds, interleaved
 
 
 class Played(Load):
@@ -18,11 +21,8 @@ class Played(Load):
 
     results: list[dict[str, Any]]
 
-    async def sent(self) -> dict[str, Any]:
-        return self.results.pop(0)
-
-    async def taken(self) -> dict[str, Any]:
-        return self.results.pop(0)
+    async def played(self, operations: Sequence[str] = OPERATIONS) -> dict[str, dict[str, Any]]:
+        return dict(zip(operations, self.results, strict=False))
 
 
 def load_of(*rates: float, messages: int = 100, refused: int = 0) -> Played:
@@ -32,14 +32,16 @@ def load_of(*rates: float, messages: int = 100, refused: int = 0) -> Played:
     return made
 
 
-async def test_ratios_are_medians_of_the_rounds_and_what_warmed_up_is_forgotten() -> None:
-    rounds = Rounds()
-    await rounds.play("ours", load_of(1, 1))
-    rounds.forget()
-    for ours, theirs in ((20, 10), (300, 100), (80, 20)):
+async def test_ratios_are_medians_of_the_rounds_and_the_first_turn_only_warms_up(tmp_path: Path) -> None:
+    rates = iter([(1, 1000), (20, 10), (300, 100), (80, 20)])
+
+    async def turn(rounds: Rounds) -> None:
+        ours, theirs = next(rates)
         assert await rounds.play("ours", load_of(ours, ours / 2)) == {SEND: ours, TAKE: ours / 2}
         await rounds.play("theirs", load_of(theirs, theirs))
-    assert rounds.ratios("ours", "theirs") == {SEND: 3, TAKE: 1.5}
+
+    rounds = await interleaved(Lab(tmp_path), "all", turn, 3)
+    assert next(rates, None) is None and rounds.ratios("ours", "theirs") == {SEND: 3, TAKE: 1.5}
     assert rounds.medians("ours")[SEND] == {"per_s": 80, "p50_us": 1, "p99_us": 2, "client_cpu_share": 0.5}
     await rounds.play("fill", load_of(7), (SEND,))
     assert list(rounds.medians("fill")) == [SEND]

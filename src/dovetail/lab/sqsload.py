@@ -1,16 +1,16 @@
-"""Loads on an SQS endpoint, each in a process of its own: `sent` and `taken` (receive, then delete). Both servers get the same bytes.
+"""Loads on an SQS endpoint, played by a process of their own. Every server gets the same bytes.
 
-    sent     every connection sends its share of the messages, to its queues in turn
-    taken    every connection receives and deletes its share from the same queues in the same turn; one operation is one receive
-             and the delete of what it brought, and its time is that of both
+    send             every connection sends its share of the messages, to its queues in turn
+    receive_delete   every connection receives and deletes its share from the same queues in the same turn; one receive and the
+                     delete of what it brought are one operation, and its time is that of both
 
-So a `sent` leaves exactly what a `taken` of the same size finds, however many queues they go over.
+So a `send` leaves exactly what a `receive_delete` of the same size finds, however many queues they go over.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,6 +18,8 @@ from .child import result_of
 from .httpload import Script, Tally, now_ns, percentile, play
 from .sqswire import Keys, Wire, handles
 
+SEND, TAKE = "send", "receive_delete"
+OPERATIONS = (SEND, TAKE)
 BODY = "x" * 100
 _HANDLES_PER_BATCH_MAX = 10
 
@@ -65,25 +67,19 @@ class Load:
     def wire(self) -> Wire:
         return Wire(self.port, Keys(*self.keys) if self.keys is not None else None)
 
-    async def sent(self) -> dict[str, Any]:
-        return dict(await result_of(f"{__name__}:sent", **asdict(self)))
-
-    async def taken(self) -> dict[str, Any]:
-        return dict(await result_of(f"{__name__}:taken", **asdict(self)))
+    async def played(self, operations: Sequence[str] = OPERATIONS) -> dict[str, dict[str, Any]]:
+        """Operation → what came of it, in a process that is there for them alone."""
+        return dict(await result_of(f"{__name__}:play_load", operations=list(operations), load=asdict(self)))
 
 
-async def sent(**load: Any) -> dict[str, Any]:
-    """In a child: send it all."""
-    return await _played(Load(**load), _sending)
+async def play_load(operations: Sequence[str], load: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """In a child."""
+    return {operation: await _played(Load(**load), operation) for operation in operations}
 
 
-async def taken(**load: Any) -> dict[str, Any]:
-    """In a child: receive and delete it all."""
-    return await _played(Load(**load), _taking)
-
-
-async def _played(load: Load, script: Any) -> dict[str, Any]:
+async def _played(load: Load, operation: str) -> dict[str, Any]:
     wire, tally = load.wire(), Tally()
+    script = _sending if operation == SEND else _taking
     end_ns = now_ns() + round(load.seconds_max * 1e9)
     cpu_s = time.process_time()
     seconds = await play(load.port, load.connections, lambda number, tally: script(load, wire, number, end_ns, tally), tally)

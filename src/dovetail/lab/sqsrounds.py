@@ -5,28 +5,28 @@ A load that is refused anything, or that finds less than it sent, measured somet
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 from .httpload import LoadFailed
 from .measure import median, median_ratio
-from .sqsload import Load
+from .scenario import Lab
+from .sqsload import OPERATIONS, Load
 
-SEND, TAKE = "send", "receive_delete"
-OPERATIONS = (SEND, TAKE)
 _MISSING_SHARE_MAX = 0.01
 """Connections share a queue: the last receives of some may find nothing while another one's last delete is under way."""
+
+
+ROUNDS = 5
 
 
 class Rounds:
     def __init__(self) -> None:
         self._values: dict[tuple[str, str], dict[str, list[float]]] = {}
 
-    async def play(self, variant: str, load: Load, operations: Sequence[str] = OPERATIONS, *, partial: bool = False) -> dict[str, Any]:
+    async def play(self, variant: str, load: Load, operations: Sequence[str] = OPERATIONS, *, partial: bool = False) -> dict[str, float]:
         """Send, then receive and delete as many; `partial` lets a server that is too slow leave some. Returns messages per second."""
-        told: dict[str, Any] = {}
-        for operation in operations:
-            made = await (load.sent() if operation == SEND else load.taken())
+        told: dict[str, float] = {}
+        for operation, made in (await load.played(operations)).items():
             if made["refused"]:
                 raise LoadFailed(f"{variant}: {made['refused']} requests were refused, the first with: {made['refusal']}")
             if not partial and made["messages"] < (1 - _MISSING_SHARE_MAX) * load.messages:
@@ -36,10 +36,6 @@ class Rounds:
                 values.setdefault(metric, []).append(made[metric])
             told[operation] = made["per_s"]
         return told
-
-    def forget(self) -> None:
-        """What was played up to here was warming up."""
-        self._values.clear()
 
     def medians(self, variant: str) -> dict[str, dict[str, float]]:
         """operation → metric → median over the rounds."""
@@ -56,3 +52,16 @@ class Rounds:
             for operation in OPERATIONS
             if (above, operation) in self._values
         }
+
+
+async def interleaved(lab: Lab, what: str, turn: Callable[[Rounds], Awaitable[None]], rounds: int = ROUNDS) -> Rounds:
+    """Play a turn of every variant again and again. The first one only warms up; a quick run has one, and it counts."""
+    made = Rounds()
+    if lab.quick:
+        rounds = 1
+    else:
+        await turn(Rounds())
+    for number in range(1, rounds + 1):
+        await turn(made)
+        lab.say(f"{what}: round {number} of {rounds}")
+    return made

@@ -19,8 +19,8 @@ from ..drivers.sqs import Node, make_queues
 from ..httpload import Connection, Tally, connect, now_ns, percentile
 from ..picture import dots
 from ..scenario import SCENARIOS, Bar, Figures, Lab, Scenario
-from ..sqsload import Load
-from ..sqsrounds import SEND, Rounds
+from ..sqsload import SEND, Load
+from ..sqsrounds import Rounds
 from ..sqswire import Wire, handles
 
 PICTURES_ENVIRONMENT = "DOVETAIL_LAB_PICTURES"

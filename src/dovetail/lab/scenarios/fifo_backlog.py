@@ -13,10 +13,9 @@ from typing import NamedTuple
 from ..drivers import elasticmq
 from ..drivers.sqs import Node, Server, make_queues
 from ..scenario import SCENARIOS, Bar, Figures, Lab, Scenario
-from ..sqsload import Load
-from ..sqsrounds import SEND, TAKE, Rounds
+from ..sqsload import SEND, TAKE, Load
+from ..sqsrounds import ROUNDS, Rounds, interleaved
 
-ROUNDS = 5
 WAITING = 216_000
 FIFO = {"FifoQueue": "true"}
 
@@ -46,17 +45,17 @@ class Backlog(NamedTuple):
 
 async def run(lab: Lab) -> Figures:
     waiting = lab.size(WAITING, 3_000)
-    figures: Figures = {"rounds": 2 if lab.quick else ROUNDS}
+    figures: Figures = {"rounds": lab.size(ROUNDS, 1)}
     node = Node(lab.folder / "node")
     await node.start()
     try:
-        figures["dovetail"] = await _measured(lab, await _filled(lab, node, waiting, 600.0), figures["rounds"])
+        figures["dovetail"] = await _measured(lab, await _filled(lab, node, waiting, 600.0))
     finally:
         await node.stop()
     if (peer := await elasticmq.beside(lab)) is not None:
         try:
             backlog = await _filled(lab, peer, waiting, 2.0 if lab.quick else 30.0)
-            figures["elasticmq"] = await _measured(lab, backlog, 1, seconds_max=1.0 if lab.quick else 20.0)
+            figures["elasticmq"] = await _measured(lab, backlog, 1, 1.0 if lab.quick else 20.0)
         finally:
             await peer.stop()
         figures["per_s_to_elasticmq"] = {
@@ -71,7 +70,7 @@ async def _filled(lab: Lab, server: Server, waiting: int, seconds_max: float) ->
     backlog = Backlog(server, await make_queues(server.port, 2 * len(CASES), FIFO), {})
     for case in CASES:
         fill = replace(backlog.load(lab, case, long=True), messages=waiting, connections=16, batch=10, seconds_max=seconds_max)
-        made = await fill.sent()
+        made = (await fill.played((SEND,)))[SEND]
         backlog.waiting[case.name] = made["messages"]
         lab.say(
             f"{server.name}: {made['messages']:,} wait in {case.groups:,} group{'s' if case.groups > 1 else ''}, {made['per_s']:,.0f}/s"
@@ -79,17 +78,16 @@ async def _filled(lab: Lab, server: Server, waiting: int, seconds_max: float) ->
     return backlog
 
 
-async def _measured(lab: Lab, backlog: Backlog, rounds: int, *, seconds_max: float = 60.0) -> Figures:
-    made, partial = Rounds(), backlog.server.name != Node.name
-    for number in range(rounds + 1):
+async def _measured(lab: Lab, backlog: Backlog, rounds: int = ROUNDS, seconds_max: float = 60.0) -> Figures:
+    partial = backlog.server.name != Node.name
+
+    async def turn(made: Rounds) -> None:
         for case in CASES:
             for length in ("short", "long"):
                 load = replace(backlog.load(lab, case, long=length == "long"), seconds_max=seconds_max)
                 await made.play(f"{case.name} {length}", load, partial=partial)
-        if number == 0:
-            made.forget()
-        else:
-            lab.say(f"{backlog.server.name}: round {number} of {rounds}")
+
+    made = await interleaved(lab, backlog.server.name, turn, rounds)
     figures: Figures = {}
     for case in CASES:
         short, long = made.medians(f"{case.name} short"), made.medians(f"{case.name} long")

@@ -15,12 +15,11 @@ from typing import NamedTuple
 from ..drivers import elasticmq
 from ..drivers.sqs import Node, Server, make_queues, signed_node
 from ..scenario import SCENARIOS, Bar, Figures, Lab, Scenario
-from ..sqsload import Load
-from ..sqsrounds import OPERATIONS, SEND, Rounds
+from ..sqsload import OPERATIONS, SEND, TAKE, Load
+from ..sqsrounds import ROUNDS, Rounds, interleaved
 
-ROUNDS = 5
 FILL_BATCH = 10
-QUICK_SHARE = 50
+QUICK_SHARE = 100
 
 
 class Case(NamedTuple):
@@ -42,36 +41,30 @@ CASES = (SINGLE, TENS, Case(4, 1, 5_000), Case(1, 1, 2_000))
 
 
 async def run(lab: Lab) -> Figures:
-    rounds = 2 if lab.quick else ROUNDS
-    return {"rounds": rounds, **await _beside(lab, rounds), "signed": await _signed(lab, rounds), "sizes": await _sizes(lab, rounds)}
+    return {"rounds": lab.size(ROUNDS, 1), **await _beside(lab), "signed": await _signed(lab), "sizes": await _sizes(lab)}
 
 
-async def _beside(lab: Lab, rounds: int) -> Figures:
+async def _beside(lab: Lab) -> Figures:
     """Ours and the peer, every case in every round."""
-    made, names = Rounds(), []
     async with AsyncExitStack() as stack:
-        servers: list[Server] = []
-        if (peer := await elasticmq.beside(lab)) is not None:
-            stack.push_async_callback(peer.stop)
-            servers.append(peer)
         ours = Node(lab.folder / "beside")
         await ours.start()
         stack.push_async_callback(ours.stop)
-        servers.append(ours)
+        servers: list[Server] = [ours]
+        if (peer := await elasticmq.beside(lab)) is not None:
+            stack.push_async_callback(peer.stop)
+            servers.append(peer)
         urls = {server.name: await make_queues(server.port) for server in servers}
-        if peer is not None:
+        if peer is not None and not lab.quick:
             await _warm(lab, peer, urls[peer.name])
-        for number in range(rounds + 1):
+
+        async def turn(made: Rounds) -> None:
             for case in CASES:
                 for server in servers:
                     await made.play(f"{server.name} {case.name}", case.load(lab, server, urls[server.name]))
-            if number == 0:
-                made.forget()
-                lab.say("warm")
-            else:
-                lab.say(f"beside the peer: round {number} of {rounds}")
-        names = [server.name for server in reversed(servers)]
-    figures: Figures = {name: {case.name: made.medians(f"{name} {case.name}") for case in CASES} for name in names}
+
+        made = await interleaved(lab, " and ".join(urls), turn)
+    figures: Figures = {name: {case.name: made.medians(f"{name} {case.name}") for case in CASES} for name in urls}
     if peer is not None:
         for metric in ("per_s", "p99_us"):
             ratio = {case.name: made.ratios(f"{ours.name} {case.name}", f"{peer.name} {case.name}", metric) for case in CASES}
@@ -81,41 +74,37 @@ async def _beside(lab: Lab, rounds: int) -> Figures:
 
 async def _warm(lab: Lab, peer: Server, url: str) -> None:
     """A machine that compiles as it goes is slow at first; its figures are fair only afterwards."""
-    seconds = 0.0 if lab.quick else elasticmq.WARM_S
-    lab.say(f"{peer.name}: warming up for {seconds:g} s")
-    unmeasured, end = Rounds(), monotonic() + seconds
-    while True:
+    lab.say(f"{peer.name}: warming up for {elasticmq.WARM_S:g} s")
+    end = monotonic() + elasticmq.WARM_S
+    while monotonic() < end:
         for case in (SINGLE, TENS):
-            await unmeasured.play("warm", case.load(lab, peer, url))
-        if monotonic() >= end:
-            return
+            await Rounds().play("warm", case.load(lab, peer, url))
 
 
-async def _signed(lab: Lab, rounds: int) -> Figures:
+async def _signed(lab: Lab) -> Figures:
     """A node that verifies every signature, beside one that is open."""
-    made = Rounds()
     plain, (signed, keys) = Node(lab.folder / "open"), signed_node(lab.folder / "signed")
     async with AsyncExitStack() as stack:
         for server in (plain, signed):
             await server.start()
             stack.push_async_callback(server.stop)
         open_url, signed_url = await make_queues(plain.port), await make_queues(signed.port, keys=keys)
-        for number in range(rounds + 1):
+
+        async def turn(made: Rounds) -> None:
             for case in (SINGLE, TENS):
                 await made.play(f"open {case.name}", case.load(lab, plain, open_url))
                 await made.play(f"signed {case.name}", case.load(lab, signed, signed_url).signed(keys))
-            if number == 0:
-                made.forget()
-        lab.say("signed: measured")
+
+        made = await interleaved(lab, "open and signed", turn)
     return {
         case.name: {**made.medians(f"signed {case.name}"), "to_open": made.ratios(f"signed {case.name}", f"open {case.name}")}
         for case in (SINGLE, TENS)
     }
 
 
-async def _sizes(lab: Lab, rounds: int) -> Figures:
+async def _sizes(lab: Lab) -> Figures:
     """Nodes with 1 queue, with many, and with many messages waiting; the load goes over all queues of its node in turn."""
-    made, waiting = Rounds(), lab.size(1_000_000, 5_000)
+    waiting = lab.size(1_000_000, 5_000)
     queues = {"queues_1": 1, "queues_1000": lab.size(1_000, 100), "queues_10000": lab.size(10_000, 300), "waiting_1000000": 1}
     loads: dict[str, Callable[[Case], Load]] = {}
     async with AsyncExitStack() as stack:
@@ -129,14 +118,13 @@ async def _sizes(lab: Lab, rounds: int) -> Figures:
         fill = loads["waiting_1000000"](TENS).of(waiting)
         await Rounds().play("fill", fill, (SEND,))
         lab.say(f"{waiting:,} are waiting")
-        for number in range(rounds + 1):
+
+        async def turn(made: Rounds) -> None:
             for case in (SINGLE, TENS):
                 for name, load in loads.items():
                     await made.play(f"{name} {case.name}", load(case))
-            if number == 0:
-                made.forget()
-            else:
-                lab.say(f"sizes: round {number} of {rounds}")
+
+        made = await interleaved(lab, "sizes", turn)
     figures: Figures = {"queues": queues, "waiting": waiting}
     for name in queues:
         figures[name] = {case.name: made.medians(f"{name} {case.name}") for case in (SINGLE, TENS)}
@@ -149,7 +137,7 @@ def _over(lab: Lab, node: Node, url: str, queues: int) -> Callable[[Case], Load]
     return lambda case: case.load(lab, node, url).over(queues)
 
 
-_WORDS = {"send": "send", "receive_delete": "receive+delete"}
+_WORDS = {SEND: "send", TAKE: "receive+delete"}
 
 
 def _bars() -> list[Bar]:
