@@ -11,6 +11,7 @@ from typing import Any
 from dovetail.core import operation as op
 from dovetail.core.column import Column
 from dovetail.core.operation import DEFAULT, Attributes, Complete, Head, Numbered, Push
+from dovetail.core.state import APPLY_VERSION
 from tests.core.oracle_facts import Message, Queue
 from tests.core.world import Entry, World
 
@@ -48,7 +49,7 @@ class Generator:
     def begin(self) -> list[Entry]:
         made = []
         if self.shared:
-            made += [Entry(Head(self.now, writer), (op.Open(writer, 1),)) for writer in self.writers]
+            made += [Entry(Head(self.now, writer), (op.Open(writer, APPLY_VERSION),)) for writer in self.writers]
             self.numbers = dict.fromkeys(self.writers, 0)
         operations: list[Any] = []
         for number in range(1, 4):

@@ -63,7 +63,7 @@ class Oracle(Settling):
         while again:
             again = False
             for queue in self.queues.values():
-                while queue.waiters and not self.full(queue):
+                while queue.waiters and not self.full(queue) and self.available(queue):
                     waiter = queue.waiters[0]
                     buried = len(queue.messages)
                     popped = self._take(queue, waiter.most, waiter.lease_ms, False)
@@ -124,6 +124,8 @@ class Oracle(Settling):
             return Refusal(Why.NO_QUEUE)
         if queue.messages and queue.rules.grouped != o.attributes.grouped:
             return Refusal(Why.NEEDS_GROUPS)
+        if queue.rules.grouped != o.attributes.grouped:
+            self.forget_tenants(queue)
         queue.rules = o.attributes
         return Done(o.queue)
 

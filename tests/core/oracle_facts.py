@@ -27,6 +27,20 @@ class Message:
     first_received: int = 0
     moved_at: int = -1
     """The entry that moved it here: it moves at most once in each."""
+    tenant: bytes = b""
+    """Its name in a queue without groups; in one with groups the name is in `group`."""
+    span: Span | None = None
+    """The last delivery, until it is known how it ended."""
+
+
+@dataclass(eq=False)
+class Span:
+    """One delivery. Without an end it lasts until its lease does."""
+
+    tenant: bytes
+    start: int
+    message: Message
+    end: int | None = None
 
 
 @dataclass
@@ -58,6 +72,12 @@ class Queue:
     taps: dict[str, Tap] = field(default_factory=dict)
     noted: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     """What taps may read: sequence → (address, item, time)."""
+    spans: list[Span] = field(default_factory=list)
+    noisy: set[bytes] = field(default_factory=set)
+    last_push: dict[bytes, int] = field(default_factory=dict)
+    named_since: int | None = None
+    """When the first message with a tenant came: processing time is counted from there."""
+    spells_at: int | None = None
 
     def find(self, sequence: int) -> Message | None:
         return next((m for m in self.messages if m.sequence == sequence), None)

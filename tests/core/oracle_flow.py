@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dovetail.core import operation as op
 from dovetail.core.operation import DEFAULT, Done, Opened, Origin, Outcome, Popped, Pushed, PushedAll, Refusal, Taken, Why
-from tests.core.oracle_facts import MINUTES_5, Facts, Message, Producer, Queue, Waiter
+from tests.core.oracle_facts import MINUTES_5, Message, Producer, Queue, Waiter
+from tests.core.oracle_fair import Fair
 
 
-class Flow(Facts):
+class Flow(Fair):
     # Pushes
 
     def do_push(self, o: op.Push, address: int) -> Outcome:
@@ -54,17 +55,19 @@ class Flow(Facts):
                 sequences.append(queue.dedup[key][0])
                 continue
             delay = DEFAULT if o.delays is None else o.delays[0] if len(o.delays) == 1 else o.delays[item]
-            group = o.groups[item] if o.groups is not None and queue.rules.grouped else b""
-            message = self._join(queue, (address, item), group, queue.rules.delay_ms if delay == DEFAULT else delay)
+            name = o.groups[item] if o.groups is not None else b""
+            message = self._join(queue, (address, item), name, queue.rules.delay_ms if delay == DEFAULT else delay)
             sequences.append(message.sequence)
             if window:
                 queue.dedup[key] = (message.sequence, self.time)
         return Pushed(queue.number, sequences, frozenset(repeats))
 
-    def _join(self, queue: Queue, place: tuple[int, int], group: bytes, delay: int, origin: Origin | None = None) -> Message:
-        message = Message(queue.next, group, place, self.time, self.time + delay, origin, self.time + delay)
+    def _join(self, queue: Queue, place: tuple[int, int], name: bytes, delay: int, origin: Origin | None = None) -> Message:
+        group, tenant = (name, b"") if queue.rules.grouped else (b"", name)
+        message = Message(queue.next, group, place, self.time, self.time + delay, origin, self.time + delay, tenant=tenant)
         queue.next += 1
         queue.messages.append(message)
+        self.meet_tenant(queue, message)
         if queue.taps:
             queue.noted[message.sequence] = (*place, self.time)
         return message
@@ -99,6 +102,9 @@ class Flow(Facts):
                 lease = queue.rules.lease_ms if o.lease_ms == DEFAULT else o.lease_ms
                 again = [message for message in found if message is not None]
                 for message in again:
+                    if not self.leased(message):
+                        self.end_span(message)
+                        self.begin_span(queue, message)
                     message.handed, message.visible_at = True, self.time + lease
                 return Popped(o.queue, [self._taken(message) for message in again], self.time + lease)
         waits = bool(o.wait_ms and self.writer)
@@ -127,6 +133,8 @@ class Flow(Facts):
         lease = queue.rules.lease_ms if lease_ms == DEFAULT else lease_ms
         if queue.rules.in_flight_max:
             most = min(most, queue.rules.in_flight_max - sum(map(self.leased, queue.messages)))
+        if not queue.rules.grouped:
+            return Popped(queue.number, self._take_fairly(queue, most, lease, delete), self.time + lease)
         taken: list[Taken] = []
         given: set[bytes] = set()
         free = self.available(queue)
@@ -154,6 +162,22 @@ class Flow(Facts):
                 given.add(lowest.group)
         return Popped(queue.number, taken, self.time + lease)
 
+    def _take_fairly(self, queue: Queue, most: int, lease: int, delete: bool) -> list[Taken]:
+        self.end_spells(queue)
+        taken: list[Taken] = []
+        given: list[Message] = []
+        free = self.available(queue)
+        while free and len(taken) < most:
+            message = self.fairest(queue, free, given)
+            free.remove(message)
+            target = self._due_for_dead_letters(queue, message)
+            if target is not None:
+                self._move(queue, message, target)
+                continue
+            taken.append(self._hand(queue, message, lease, delete))
+            given.append(message)
+        return taken
+
     def _hand(self, queue: Queue, message: Message, lease: int, delete: bool) -> Taken:
         message.receives += 1
         if message.receives == 1:
@@ -161,6 +185,8 @@ class Flow(Facts):
         if delete:
             queue.messages.remove(message)
             return self._taken(message)._replace(delivery=0, first_received=self.time)
+        self.end_span(message)
+        self.begin_span(queue, message)
         message.delivery = queue.next_delivery
         queue.next_delivery += 1
         message.handed, message.visible_at = True, self.time + lease
@@ -169,8 +195,7 @@ class Flow(Facts):
     def _move(self, queue: Queue, message: Message, target: Queue) -> None:
         queue.messages.remove(message)
         was = message.origin or Origin(queue.number, message.sequence, 0, message.pushed)
-        group = message.group if target.rules.grouped else b""
-        self._join(target, message.place, group, 0, was._replace(source=queue.number)).moved_at = self.position
+        self._join(target, message.place, message.group or message.tenant, 0, was._replace(source=queue.number)).moved_at = self.position
 
     def do_move(self, o: op.Move, _: int) -> Outcome:
         queue = self.queues.get(o.source)

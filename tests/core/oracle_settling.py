@@ -32,6 +32,7 @@ class Settling(Flow):
         return message if message is not None and delivery and message.delivery == delivery and self.leased(message) else None
 
     def _return(self, message: Message, after_ms: int) -> None:
+        self.end_span(message)
         message.handed, message.delivery, message.visible_at = False, 0, self.time + max(after_ms, 0)
 
     def _undo(self, queue: Queue, sequence: int, delivery: int) -> bool:
@@ -44,6 +45,9 @@ class Settling(Flow):
     def do_complete(self, o: op.Complete, _: int) -> Outcome:
         def act(queue: Queue, sequence: int, delivery: int) -> bool:
             done = self.honoured(queue, sequence, delivery)
+            message = queue.find(sequence)
+            if message is not None and done:
+                self.end_span(message)
             queue.messages = [m for m in queue.messages if not done or m.sequence != sequence]
             return done
 
@@ -130,6 +134,7 @@ class Settling(Flow):
             return Refusal(Why.NO_QUEUE)
         gone = len(queue.messages)
         queue.messages, queue.dedup, queue.attempts = [], {}, {}
+        self.forget_tenants(queue)
         return Done(gone)
 
     def do_expire(self, o: op.Expire, _: int) -> Outcome:

@@ -6,6 +6,7 @@ from typing import Any
 
 from dovetail.core.column import Column
 from dovetail.core.operation import Attributes, Complete, Create, Head, Open, Pop, Push, Refusal, Tick, Why
+from dovetail.core.state import APPLY_VERSION
 from tests.core.world import Entry, World, plain
 
 A, B = b"a" * 16, b"b" * 16
@@ -20,7 +21,7 @@ class Shared:
         self.last = {A: 0, B: 0}
         self.handed: list[Any] = []
         for writer in (A, B):
-            self.entry(Head(self.now, writer), Open(writer, 1))
+            self.entry(Head(self.now, writer), Open(writer, APPLY_VERSION))
         self(A, *(Create(number, attributes) for number, attributes in enumerate(rules, 1)))
 
     def entry(self, head: Head, *operations: Any) -> Any:
@@ -57,7 +58,7 @@ def test_an_entry_takes_effect_once_however_often_it_is_appended() -> None:
 def test_a_writer_that_opens_twice_keeps_its_number() -> None:
     log = Shared(Attributes())
     log(B, push(b"x"))
-    log.entry(Head(log.now, B), Open(B, 1))
+    log.entry(Head(log.now, B), Open(B, APPLY_VERSION))
     assert log.entry(Head(log.now, B, 1), push(b"x")) == Refusal(Why.NOT_OPEN)
 
 

@@ -11,7 +11,7 @@ Some are always there; the others are made when the first message of the chunk n
                born        4 B   first visible time, of delayed messages (ms after the push)
                deliveries  8 B   the number of the last delivery: the fence of receipts
                receives    2 B   and first_received 4 B (ms after the push)
-               groups      4 B   and nexts 4 B: the chain of a group (core/groups.py)
+               groups      4 B   and nexts 4 B: the chain of a group (core/groups.py) or of a tenant (core/fair.py)
                origins     4 × 8 B of messages that were moved here
 
 Columns of times are four bytes wide as long as four bytes tell the truth, and eight from the first value on for which they would not.
@@ -32,7 +32,10 @@ NEAR_MS = 1 << 31
 """Times nearer than this are told apart by their low half: an older entry of the index with the same low half has been taken by then."""
 
 GONE, READY, HELD, LATER, LEASED, TOMB = range(6)
-"""READY may be taken now; HELD is visible, but its group gives it later; LATER is delayed; TOMB is gone, but a chain goes through it."""
+"""READY may be taken now; HELD is visible, but its group or tenant gives it later; LATER is delayed; TOMB is gone, but a chain goes through
+it."""
+
+_READY_RUN = bytes((READY,)) * SIZE
 
 
 class Chunk:
@@ -220,6 +223,22 @@ class Chunk:
             self.groups, self.nexts = array("I"), array("I")
         return grown(self.groups, len(self.states)), grown(self.nexts, len(self.states))
 
+    def named(self, index: int) -> int:
+        """The number of its group or tenant; 0 for a message without a name."""
+        return self.groups[index] if self.groups is not None and index < len(self.groups) else 0
+
+    def ready_stretch(self, at: int, most: int) -> int:
+        """How many neighbours from `at` on are READY, lie in one record, have no names, and were neither moved nor delivered before."""
+        if self.states[at + 1 : at + 2] != _READY_RUN[:1] or self.origins is not None or self.groups is not None:
+            return 1
+        count = min(self.run_end(self.run(at)) - at, most)
+        if count > 1 and self.states[at : at + count] != _READY_RUN[:count]:
+            count = next(offset for offset in range(1, count) if self.states[at + offset] != READY)
+        if count > 1 and self.receives is not None and any(self.receives[at : at + count]):
+            # What was delivered before has a history of its own and goes alone.
+            return 1
+        return count
+
     def set_origin(self, index: int, origin: Origin) -> None:
         if self.origins is None:
             self.origins = array("Q"), array("Q"), array("Q"), array("Q")
@@ -230,6 +249,13 @@ class Chunk:
         if self.origins is None or index >= len(self.origins[0]) or not self.origins[0][index]:
             return None
         return Origin(*(column[index] for column in self.origins))
+
+    def origin_from(self, index: int, queue: int) -> Origin:
+        """What a message of `queue` takes along when it moves on: where it began, and that it came from here."""
+        known = self.origin(index)
+        if known is not None:
+            return known._replace(source=queue)
+        return Origin(queue, self.base + index, queue, self.pushed_at(index))
 
     def delivery(self, index: int) -> int:
         return self.deliveries[index] if self.deliveries is not None and index < len(self.deliveries) else 0

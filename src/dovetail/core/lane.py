@@ -2,7 +2,7 @@
 
 | what happens | before | after |
 | --- | --- | --- |
-| push | | READY, or LATER with a delay, or HELD behind its group |
+| push | | READY, or LATER with a delay, or HELD behind its group or its tenant's others |
 | time passes visible_at | LATER, LEASED | READY or HELD |
 | pop | READY | LEASED until now + lease (mode *delete*: GONE) |
 | complete | LEASED, or lapsed and not handed out again | GONE |
@@ -22,6 +22,7 @@ from heapq import heappop, heappush
 
 from dovetail.core.chunk import GONE, HELD, LATER, LEASED, MASK, READY, SHIFT, SIZE, TOMB, Chunk
 from dovetail.core.deduplication import Deduplication
+from dovetail.core.fair import Tenants
 from dovetail.core.groups import Groups
 from dovetail.core.operation import DEFAULT, Attributes, Origin, Taken
 from dovetail.core.taps import Run, Runs, Taps
@@ -30,7 +31,6 @@ from dovetail.core.waiting import Attempts, Waiters
 from dovetail.limits import RECEIVES_COUNTED_MAX
 
 _LEASED_RUN = bytes((LEASED,)) * SIZE
-_READY_RUN = bytes((READY,)) * SIZE
 
 Bury = Callable[["Lane", Chunk, int], None]
 """Moves a message that was received too often to the dead letters."""
@@ -55,6 +55,7 @@ class Lane:
         "stranded",
         "tail",
         "taps",
+        "tenants",
         "waiters",
     )
 
@@ -70,6 +71,8 @@ class Lane:
         self.live = self.leased = self.delayed = 0
         self.buried = self.stranded = 0
         self.groups = Groups() if attributes.grouped else None
+        self.tenants: Tenants | None = None
+        """From the first name on that a message of a lane without groups carries."""
         self.dedup = Deduplication()
         self.taps = Taps()
         self.waiters = Waiters()
@@ -79,12 +82,14 @@ class Lane:
 
     def advance(self, now: int) -> None:
         """Everything with visible_at ≤ now becomes visible."""
+        if self.tenants is not None:
+            self.tenants.now = now
         if now < self.index.earliest:
             return
         for time, sequence in self.index.take_due(now):
             found = self.waiting_until(time, sequence)
             if found is not None:
-                self.appear(*found)
+                self.appear(*found, time)
 
     def waiting_until(self, time: int, sequence: int) -> tuple[Chunk, int] | None:
         """The message, if it still waits for exactly that moment (else the entry of the time index is stale)."""
@@ -94,25 +99,34 @@ class Lane:
             return chunk, at
         return None
 
-    def appear(self, chunk: Chunk, at: int) -> None:
-        """A delayed or leased message is visible again, in its old place."""
+    def appear(self, chunk: Chunk, at: int, time: int) -> None:
+        """A delayed or leased message is visible again since `time`, in its old place."""
         was_leased = chunk.states[at] == LEASED
+        name = chunk.named(at)
         if was_leased:
-            self.leased -= 1
+            self.end_lease(name, 1, time)
         else:
             self.delayed -= 1
-        group = self.groups.number(chunk, at) if self.groups is not None else 0
-        if group and self.groups is not None:
-            chunk.states[at] = HELD
-            if was_leased:
-                self.groups.busy[group] -= 1
-            self.groups.reconsider(self, group)
-        else:
+        if not name:
             self.make_ready(chunk, at)
+            return
+        chunk.states[at] = HELD
+        if self.groups is not None:
+            self.groups.reconsider(self, name)
+        elif self.tenants is not None:
+            self.tenants.show(self, chunk, at, name)
+
+    def end_lease(self, name: int, count: int, time: int) -> None:
+        """`count` messages of a group or tenant are no longer leased since `time`; what becomes of them is said separately."""
+        self.leased -= count
+        if self.tenants is not None:
+            self.tenants.end(name, count, time)
+        elif name and self.groups is not None:
+            self.groups.busy[name] -= count
 
     def has_visible(self, now: int) -> bool:
         """Would a pop at this time find something? Changes no outcome."""
-        if self._first_ready() is not None:
+        if self._first_ready() is not None or (self.tenants is not None and self.tenants.first_in_line()):
             return True
         # A member of a group may stay behind others: this says yes all the same, and the pop itself decides.
         return self.index.any_due(now, lambda time, sequence: self.waiting_until(time, sequence) is not None)
@@ -142,6 +156,9 @@ class Lane:
         uniform = delays[0] if delays is not None and len(delays) == 1 else default if delays is None else None
         if uniform == DEFAULT:
             uniform = default
+        if groups is not None and self.groups is None and self.tenants is None and any(groups):
+            self.tenants = Tenants(now, self.leased)
+        order = self.order
         done = 0
         while done < count:
             chunk = self.tail
@@ -162,9 +179,9 @@ class Lane:
                 for offset in range(room):
                     delay = delays[done + offset]
                     self._delay(chunk, at + offset, 1, now, default if delay == DEFAULT else delay)
-            if self.groups is not None and groups is not None:
+            if order is not None and groups is not None:
                 for offset in range(room):
-                    self.groups.join(self, chunk, at + offset, groups[done + offset])
+                    order.join(self, chunk, at + offset, groups[done + offset])
             done += room
         return first
 
@@ -220,24 +237,31 @@ class Lane:
         until = now + lease_ms
         receives_max = self.attributes.receives_max if self.attributes.dead_letter else 0
         alone: list[int] = []
+        tenants = self.tenants
+        if tenants is not None:
+            tenants.begin_pop(self)
         while most > 0:
             chunk = self._first_ready()
+            if chunk is None and tenants is not None:
+                chunk = tenants.offer(self)
             if chunk is None:
                 break
             at = chunk.states.find(READY, chunk.low)
             chunk.low = at
+            if tenants is not None and tenants.refuses(self, chunk, at):
+                continue
             if receives_max and chunk.received(at) >= receives_max:
                 if bury is not None:
                     bury(self, chunk, at)
                     self.buried += 1
                     continue
                 self.stranded += 1
-            if self.groups is not None and self.groups.number(chunk, at):
+            if self.groups is not None and chunk.named(at):
                 run = self._take_group(chunk, at, now, until, most, delete, receives_max if bury is not None else 0)
                 taken += run
                 most -= len(run)
                 continue
-            count = 1 if most == 1 else self._ready_stretch(chunk, at, most)
+            count = 1 if most == 1 or self.groups is not None else chunk.ready_stretch(at, most)
             if count == 1 and not delete:
                 taken.append(self._take_one(chunk, at, now, until))
                 alone.append(chunk.base + at)
@@ -247,18 +271,6 @@ class Lane:
         if alone:
             self.index.add_all(until, alone, now)
         return taken
-
-    def _ready_stretch(self, chunk: Chunk, at: int, most: int) -> int:
-        """How many neighbours from `at` on are READY, lie in one record, and were neither moved nor delivered before."""
-        if chunk.states[at + 1 : at + 2] != _READY_RUN[:1] or chunk.origins is not None or self.groups is not None:
-            return 1
-        count = min(chunk.run_end(chunk.run(at)) - at, most)
-        if count > 1 and chunk.states[at : at + count] != _READY_RUN[:count]:
-            count = next(offset for offset in range(1, count) if chunk.states[at + offset] != READY)
-        if count > 1 and chunk.receives is not None and any(chunk.receives[at : at + count]):
-            # What was delivered before has a history of its own and goes alone.
-            return 1
-        return count
 
     def _take(self, chunk: Chunk, at: int, count: int, now: int, until: int, delete: bool) -> Taken:
         """`count` READY neighbours of one record are handed out."""
@@ -288,6 +300,8 @@ class Lane:
         if chunk.low == at:
             chunk.low = end
         self.leased += count
+        if self.tenants is not None:
+            self.tenants.take(self, chunk, at, count)
         # Neighbours that go together were never delivered before: this is the first time for all of them.
         return Taken(chunk.base + at, count, delivery, address, item, receives, time, now, chunk.origin(at))
 
@@ -317,6 +331,8 @@ class Lane:
         if chunk.low == at:
             chunk.low = at + 1
         self.leased += 1
+        if self.tenants is not None:
+            self.tenants.take(self, chunk, at, 1)
         origin = chunk.origin(at) if chunk.origins is not None else None
         return Taken(chunk.base + at, 1, delivery, address, item, (seen,), time, since, origin)
 
@@ -324,7 +340,7 @@ class Lane:
         """The lowest of a group and, as far as they are visible and not due for the dead letters, those behind it."""
         groups = self.groups
         assert groups is not None
-        group = groups.number(chunk, at)
+        group = chunk.named(at)
         taken: list[Taken] = []
         while True:
             behind = groups.next_visible(self, chunk.base + at) if len(taken) + 1 < most else None
@@ -337,41 +353,27 @@ class Lane:
                 return taken
             chunk, at = behind
 
-    def lease_again(self, chunk: Chunk, at: int) -> None:
-        """A lapsed message, visible since, is leased once more under its old delivery number."""
-        if chunk.states[at] == READY:
-            chunk.ready -= 1
-        chunk.states[at] = LEASED
-        self.leased += 1
-        group = self.groups.number(chunk, at) if self.groups is not None else 0
-        if group and self.groups is not None:
-            self.groups.busy[group] += 1
-            head = self.groups.heads[group]
-            place = self.chunks[head >> SHIFT]
-            if place.states[head & MASK] == READY:
-                self.hold(place, head & MASK)
-
     def remove(self, chunk: Chunk, at: int) -> None:
         """The message leaves for good, whatever its state was."""
         state = chunk.states[at]
-        group = self.groups.number(chunk, at) if self.groups is not None else 0
+        name = chunk.named(at) if chunk.groups is not None else 0
         if state == READY:
             chunk.ready -= 1
         elif state == LEASED:
-            self.leased -= 1
-            if group and self.groups is not None:
-                self.groups.busy[group] -= 1
+            self.end_lease(name, 1, self.tenants.now if self.tenants is not None else 0)
         elif state == LATER:
             self.delayed -= 1
         chunk.states[at] = GONE
         chunk.live -= 1
         self.live -= 1
-        if group and self.groups is not None:
-            self.groups.leave(self, chunk, at, group)
-            if self.groups.names[group]:
-                self.groups.reconsider(self, group)
-        else:
-            self.drop_if_empty(chunk)
+        if name and self.groups is not None:
+            self.groups.leave(self, chunk, at, name)
+            if self.groups.names[name]:
+                self.groups.reconsider(self, name)
+            return
+        if name and self.tenants is not None:
+            self.tenants.leave(self, chunk, at, name)
+        self.drop_if_empty(chunk)
 
     def drop_if_empty(self, chunk: Chunk) -> None:
         if not chunk.live and not chunk.tombs and chunk is not self.tail:
@@ -383,8 +385,7 @@ class Lane:
         self.chunks, self.tail, self.ready_chunks = {}, None, []
         self.index = TimeIndex()
         self.live = self.leased = self.delayed = 0
-        if self.groups is not None:
-            self.groups = Groups()
+        self.groups, self.tenants = Groups() if self.groups is not None else None, None
         self.dedup.clear()
         self.attempts.clear()
         return count
@@ -395,7 +396,7 @@ class Lane:
         for chunk in list(self.chunks.values()):
             if chunk.time >= before:
                 break
-            plain = self.groups is None and chunk is not self.tail and chunk.born is None and chunk.ready == chunk.live
+            plain = chunk.groups is None and chunk is not self.tail and chunk.born is None and chunk.ready == chunk.live
             if plain and chunk.time + chunk.mark_ms[-1] < before:
                 # The usual case of old messages that nobody wanted: a whole chunk at once.
                 count += chunk.live
@@ -418,6 +419,11 @@ class Lane:
         return False
 
     # Looking
+
+    @property
+    def order(self) -> Groups | Tenants | None:
+        """What gives the names of messages their meaning here."""
+        return self.groups if self.groups is not None else self.tenants
 
     def lease_for(self, lease_ms: int) -> int:
         """The lease that is asked for, or the queue's, and never more than the queue allows."""

@@ -44,7 +44,9 @@ def _complete_run(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int
     """Neighbours of one chunk that were taken together and are completed together: the usual case of a batch."""
     first, count = sequences[0], len(sequences)
     chunk, at = lane.chunks.get(first >> SHIFT), first & MASK
-    if chunk is None or chunk.deliveries is None or lane.groups is not None or sequences[-1] != first + count - 1:
+    if chunk is None or chunk.deliveries is None or chunk.groups is not None or lane.groups is not None:
+        return False
+    if sequences[-1] != first + count - 1:
         return False
     if chunk.states[at : at + count] != bytes((LEASED,)) * count:
         return False
@@ -53,7 +55,7 @@ def _complete_run(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int
     chunk.states[at : at + count] = bytes(count)
     chunk.live -= count
     lane.live -= count
-    lane.leased -= count
+    lane.end_lease(0, count, lane.tenants.now if lane.tenants is not None else 0)
     lane.drop_if_empty(chunk)
     return True
 
@@ -106,10 +108,27 @@ def renew(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int], lease
         assert place is not None
         chunk, at = place
         if chunk.states[at] != LEASED:
-            lane.lease_again(chunk, at)
+            _lease_again(lane, chunk, at)
         chunk.wait(at, 1, now + lease_ms, now)
         lane.index.add(now + lease_ms, chunk.base + at, now)
     return True
+
+
+def _lease_again(lane: Lane, chunk: Chunk, at: int) -> None:
+    """A lapsed message, visible since, is leased once more under its old delivery number."""
+    if chunk.states[at] == READY:
+        chunk.ready -= 1
+    chunk.states[at] = LEASED
+    lane.leased += 1
+    group = chunk.named(at)
+    if lane.tenants is not None:
+        lane.tenants.take(lane, chunk, at, 1)
+    elif group and lane.groups is not None:
+        lane.groups.busy[group] += 1
+        head = lane.groups.heads[group]
+        place = lane.chunks[head >> SHIFT]
+        if place.states[head & MASK] == READY:
+            lane.hold(place, head & MASK)
 
 
 def release(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int], now: int) -> list[bool]:
@@ -161,7 +180,7 @@ def reschedule(lane: Lane, sequences: Sequence[int], after_ms: int, now: int) ->
         if found is not None and idle:
             chunk, at = found
             _end_receipt(chunk, at)
-            group = lane.groups.number(chunk, at) if lane.groups is not None else 0
+            name = chunk.named(at)
             if not chunk.received(at):
                 # Nobody has seen it yet, so its first time is still to come: a long delay must outlive the retention.
                 chunk.set_born(at, 1, now + after_ms)
@@ -169,9 +188,12 @@ def reschedule(lane: Lane, sequences: Sequence[int], after_ms: int, now: int) ->
                 lane.hold(chunk, at)
             if chunk.states[at] != LATER:
                 lane.delayed += 1
+            chunk.states[at] = LATER
+            if name and lane.tenants is not None:
+                lane.tenants.hide(lane, chunk, at, name)
             _wait(lane, chunk, at, after_ms, now)
-            if group and lane.groups is not None:
-                lane.groups.reconsider(lane, group)
+            if name and lane.groups is not None:
+                lane.groups.reconsider(lane, name)
         done.append(idle)
     return done
 
@@ -197,23 +219,21 @@ def _end_receipt(chunk: Chunk, at: int) -> None:
 def _give_back(lane: Lane, chunk: Chunk, at: int, after_ms: int, now: int) -> None:
     """A leased message returns to its place, at once or after a while."""
     if after_ms <= 0:
-        lane.appear(chunk, at)
+        lane.appear(chunk, at, now)
         return
-    lane.leased -= 1
+    name = chunk.named(at)
+    lane.end_lease(name, 1, now)
     lane.delayed += 1
-    group = lane.groups.number(chunk, at) if lane.groups is not None else 0
-    if group and lane.groups is not None:
-        lane.groups.busy[group] -= 1
     _wait(lane, chunk, at, after_ms, now)
-    if group and lane.groups is not None:
-        lane.groups.reconsider(lane, group)
+    if name and lane.groups is not None:
+        lane.groups.reconsider(lane, name)
 
 
 def _wait(lane: Lane, chunk: Chunk, at: int, after_ms: int, now: int) -> None:
     """Its counters have been moved to *delayed*; now its state and its time."""
     chunk.states[at] = LATER
     if after_ms <= 0:
-        lane.appear(chunk, at)
+        lane.appear(chunk, at, now)
         return
     chunk.wait(at, 1, now + after_ms, now)
     lane.index.add(now + after_ms, chunk.base + at, now)

@@ -3,7 +3,7 @@ are saved and loaded in a fraction of a second.
 
     magic 8 · version u32 · 0 u32
     section:  tag u8 · 0 × 3 · crc32 u32 (seeded with the tag) · length u64 · data
-    tags      STATE (JSON) · then for each lane: LANE (JSON), CHUNK × n, TIMES × n, DEDUP × n · END
+    tags      STATE (JSON) · then for each lane: LANE (JSON), GROUPS or TENANTS, CHUNK × n, TIMES × n, DEDUP × n · END
 
 Reading checks every section before it is used and knows all of the bytes: a snapshot cut anywhere has no END and is refused.
 """
@@ -21,6 +21,7 @@ from typing import Any
 from zlib import crc32
 
 from dovetail.core.chunk import SHIFT, Chunk
+from dovetail.core.fair import Tenants
 from dovetail.core.lane import Lane
 from dovetail.core.message import salt_of
 from dovetail.core.operation import Attributes, Why
@@ -28,6 +29,7 @@ from dovetail.core.producers import Producer
 from dovetail.core.state import APPLY_VERSION, State
 from dovetail.core.taps import Runs, Stretch, Tap
 from dovetail.core.timeindex import TimeIndex
+from dovetail.core.usage import Bucket
 from dovetail.core.waiting import Attempt, Waiter
 from dovetail.core.writers import Writer
 from dovetail.errors import CodecError, FormatUnknown
@@ -36,7 +38,7 @@ MAGIC = b"DVTLSNAP"
 VERSION = 1
 _FILE = Struct("<8sII")
 _SECTION = Struct("<B3xIQ")
-STATE, LANE, CHUNK, TIMES, DEDUP, GROUPS, END = range(1, 8)
+STATE, LANE, CHUNK, TIMES, DEDUP, GROUPS, END, TENANTS = range(1, 9)
 
 _CHUNK = Struct("<QQIIII11I")
 _TIMES = Struct("<q")
@@ -53,6 +55,8 @@ def dump(state: State, written: Callable[[Lane], Stretch | None] = lambda lane: 
             groups = lane.groups
             names = json.dumps([name.hex() for name in groups.names]).encode()
             yield _section(GROUPS, Struct("<I").pack(len(names)) + names + b"".join(map(bytes, (groups.heads, groups.tails, groups.busy))))
+        if lane.tenants is not None:
+            yield _section(TENANTS, _tenants_bytes(lane.tenants))
         for chunk in lane.chunks.values():
             yield _section(CHUNK, _chunk_bytes(chunk))
         for start, entries in lane.index.buckets():
@@ -103,6 +107,8 @@ def _load(data: memoryview) -> State:
             lane.dedup.load(generation, part, bytes(body[_DEDUP.size :]))
         elif tag == GROUPS:
             _groups_into(lane, body)
+        elif tag == TENANTS:
+            lane.tenants = _tenants_from(body)
         else:
             raise CodecError(f"a section of unknown kind {tag}")
     raise CodecError("the snapshot is cut short")
@@ -245,6 +251,65 @@ def _groups_into(lane: Lane, body: memoryview) -> None:
     groups.heads = _array("Q", body[at : at + 8 * count])
     groups.tails = _array("Q", body[at + 8 * count : at + 16 * count])
     groups.busy = _array("I", body[at + 16 * count : at + 20 * count])
+
+
+_TENANT_COLUMNS = ("live", "pushed", "fronts", "heads", "tails")
+_USAGE_COLUMNS = ("in_flight", "since", "used", "handed")
+
+
+def _tenants_bytes(tenants: Tenants) -> bytes:
+    """JSON, behind its length; the columns by tenant; then, as the JSON counts them, what returned and the sums of the window."""
+    usage = tenants.usage
+    buckets = sorted(usage.buckets.items())
+    facts = json.dumps(
+        {
+            "now": tenants.now,
+            "bucket": usage.bucket,
+            "spells_at": tenants.spells_at,
+            "names": [name.hex() for name in tenants.names],
+            "free": tenants.free,
+            "noisy": list(tenants.noisy),
+            "returned": [[tenant, len(heap)] for tenant, heap in tenants.returned.items()],
+            "buckets": [[number, len(bucket.used), len(bucket.handed)] for number, bucket in buckets],
+        }
+    ).encode()
+    columns = [getattr(tenants, name) for name in _TENANT_COLUMNS] + [getattr(usage, name) for name in _USAGE_COLUMNS]
+    columns += [array("Q", heap) for heap in tenants.returned.values()]
+    for _, bucket in buckets:
+        for sums in (bucket.used, bucket.handed):
+            columns += [array("Q", sums), array("Q", sums.values())]
+    return b"".join([Struct("<I").pack(len(facts)), facts, *map(bytes, columns)])
+
+
+def _tenants_from(body: memoryview) -> Tenants:
+    (size,) = Struct("<I").unpack_from(body)
+    facts, rest = json.loads(bytes(body[4 : 4 + size])), body[4 + size :]
+
+    def column(code: str, count: int) -> array[int]:
+        nonlocal rest
+        made = array(code)
+        if len(rest) < count * made.itemsize:
+            raise CodecError("columns of tenants that are cut short")
+        made.frombytes(rest[: count * made.itemsize])
+        rest = rest[count * made.itemsize :]
+        return made
+
+    tenants = Tenants(facts["now"], 0)
+    usage = tenants.usage
+    usage.bucket, tenants.spells_at = facts["bucket"], facts["spells_at"]
+    tenants.names, tenants.free = [bytes.fromhex(name) for name in facts["names"]], facts["free"]
+    tenants.numbers = {name: number for number, name in enumerate(tenants.names) if name}
+    tenants.noisy = dict.fromkeys(facts["noisy"])
+    for owner, names in ((tenants, _TENANT_COLUMNS), (usage, _USAGE_COLUMNS)):
+        for name in names:
+            setattr(owner, name, column(getattr(owner, name).typecode, len(tenants.names)))
+    tenants.returned = {tenant: column("Q", count).tolist() for tenant, count in facts["returned"]}
+    for number, used, handed in facts["buckets"]:
+        bucket = usage.buckets[number] = Bucket()
+        bucket.used = dict(zip(column("Q", used), column("Q", used), strict=True))
+        bucket.handed = dict(zip(column("Q", handed), column("Q", handed), strict=True))
+    tenants.line_up()
+    return tenants
 
 
 def _finish(lane: Lane, times: list[tuple[int, array[int]]]) -> None:

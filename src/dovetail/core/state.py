@@ -21,10 +21,7 @@ from dovetail.core.operation import (
     Applied,
     Done,
     Handout,
-    Head,
-    Opened,
     Operation,
-    Origin,
     Outcome,
     Popped,
     Pushed,
@@ -37,7 +34,9 @@ from dovetail.core.producers import Producer, Producers, Result
 from dovetail.core.waiting import Attempt, Waiter
 from dovetail.core.writers import Writers
 
-APPLY_VERSION = 1
+FAIR_VERSION = 2
+"""From here on a name in a lane without groups is a tenant; before, it meant nothing."""
+APPLY_VERSION = 2
 
 
 class State:
@@ -64,7 +63,7 @@ class State:
         """(queue, sequence) of messages that were moved by the entry under way: each moves at most once."""
 
     def apply(
-        self, after: int, head: Head, operations: Sequence[Operation], addresses: Sequence[int], log_stamp: int | None = None
+        self, after: int, head: op.Head, operations: Sequence[Operation], addresses: Sequence[int], log_stamp: int | None = None
     ) -> Applied:
         """One entry. `addresses[i]` is where the record of `operations[i]` lies; `after` is the position behind the entry."""
         stamp = head.stamp if log_stamp is None else min(log_stamp, head.stamp)
@@ -152,12 +151,16 @@ class State:
         if self.key:
             return Refusal(Why.BEGUN)
         self.key, self.salt = o.key, salt_of(o.key)
+        self.version = 1
         return Done()
 
     def _open(self, o: op.Open, _: int) -> Outcome:
         if o.version < self.version:
             return Refusal(Why.VERSION)
-        if self._writer and not self.writers.open(o.writer, o.version, self.time):
+        if not self._writer:
+            # On `local` an Open closes all others, so nobody is left who could not follow.
+            self.version = o.version
+        elif not self.writers.open(o.writer, o.version, self.time):
             return Refusal(Why.NOT_OPEN)
         return Done()
 
@@ -204,7 +207,7 @@ class State:
         if lane.attributes.grouped != o.attributes.grouped:
             if lane.live:
                 return Refusal(Why.NEEDS_GROUPS, "a queue with messages keeps its discipline")
-            lane.groups = Groups() if o.attributes.grouped else None
+            lane.groups, lane.tenants = Groups() if o.attributes.grouped else None, None
         lane.attributes = o.attributes
         return Done(o.queue)
 
@@ -234,7 +237,7 @@ class State:
     def _push_lane(self, lane: Lane, o: op.Push, address: int, start: int) -> Pushed:
         now, count = self.time, len(o.bodies)
         lane.advance(now)
-        groups = list(o.groups) if o.groups is not None and lane.groups is not None else None
+        groups = list(o.groups) if o.groups is not None and self._names_count(lane) else None
         if o.dedups is None or not lane.attributes.dedup_ms:
             delays = o.delays if o.delays is None or len(o.delays) == 1 else o.delays[start:]
             first = lane.push(now, count - start, address, start, delays, groups[start:] if groups is not None else None)
@@ -255,6 +258,9 @@ class State:
                 lane.dedup.put(key, sequence, now, window)
             sequences.append(sequence)
         return Pushed(lane.queue, sequences, frozenset(repeats))
+
+    def _names_count(self, lane: Lane) -> bool:
+        return lane.groups is not None or self.version >= FAIR_VERSION
 
     def _push_numbered(self, o: op.Push, numbered: op.Numbered, address: int) -> Outcome:
         producer = self.producers.judge(*numbered)
@@ -341,17 +347,11 @@ class State:
 
     def _move_message(self, lane: Lane, chunk: Chunk, at: int, target: Lane) -> None:
         address, item = chunk.place(at)
-        known = chunk.origin(at)
-        origin = Origin(
-            known.queue if known else lane.queue,
-            known.sequence if known else chunk.base + at,
-            lane.queue,
-            known.time if known else chunk.pushed_at(at),
-        )
-        group = lane.groups.name_of(chunk, at) if lane.groups is not None else b""
+        origin = chunk.origin_from(at, lane.queue)
+        name = lane.order.name_of(chunk, at) if lane.order is not None and self._names_count(target) else b""
         lane.remove(chunk, at)
         target.advance(self.time)
-        self._moved.add((target.queue, target.adopt(self.time, address, item, group, origin)))
+        self._moved.add((target.queue, target.adopt(self.time, address, item, name, origin)))
 
     def _move(self, o: op.Move, _: int) -> Outcome:
         """Redrive: visible messages of the source, in order, go to the target or back to where they came from."""
@@ -363,7 +363,7 @@ class State:
         for chunk, at in lane.walk():
             if len(chosen) == o.max:
                 break
-            group = lane.groups.number(chunk, at) if lane.groups is not None else 0
+            group = chunk.named(at) if lane.groups is not None else 0
             if group in blocked or chunk.states[at] not in (READY, HELD):
                 # The members of a group go in order: none passes one that stays.
                 if group:
@@ -439,7 +439,7 @@ class State:
     # Producers and taps
 
     def _producer_open(self, o: op.ProducerOpen, _: int) -> Outcome:
-        return Opened(*self.producers.open(o.producer))
+        return op.Opened(*self.producers.open(o.producer))
 
     def _tap(self, o: op.TapOpen | op.TapAdvance | op.TapCut | op.TapClose, _: int) -> Outcome:
         lane = self._lane(o.queue)
