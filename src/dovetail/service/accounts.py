@@ -325,26 +325,32 @@ def _mark_of(status: os.stat_result) -> _Mark:
 def _read(path: str) -> tuple[_Mark, tuple[Account, ...]] | None:
     """The file and its mark; None where there is none."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # A pipe of that name would make us wait for its other end; without waiting it is seen and refused.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            status = os.fstat(fd)
+            _refuse_unless_private(path, status)
+            with open(fd, "rb", closefd=False) as file:
+                data = file.read(FILE_BYTES_MAX + 1)
+        finally:
+            os.close(fd)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise AccountsRefused(f"{path}: cannot be read: {error.strerror}") from None
-    with open(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise AccountsRefused(f"{path}: is not a file")
-        if status.st_mode & 0o077:
-            raise AccountsRefused(
-                f"{path}: others can read or write it (mode {status.st_mode & 0o777:o}), and it holds secrets: chmod 600 it"
-            )
-        if status.st_size > FILE_BYTES_MAX:
-            raise AccountsRefused(f"{path}: is larger than {FILE_BYTES_MAX} bytes")
-        data = file.read(FILE_BYTES_MAX + 1)
     try:
         return _mark_of(status), _decode(data)
     except ValueError as error:
         raise AccountsRefused(f"{path}: {error}") from None
+
+
+def _refuse_unless_private(path: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise AccountsRefused(f"{path}: is not a file")
+    if status.st_mode & 0o077:
+        raise AccountsRefused(f"{path}: others can read or write it (mode {status.st_mode & 0o777:o}), and it holds secrets: chmod 600 it")
+    if status.st_size > FILE_BYTES_MAX:
+        raise AccountsRefused(f"{path}: is larger than {FILE_BYTES_MAX} bytes")
 
 
 def _decode(data: bytes) -> tuple[Account, ...]:

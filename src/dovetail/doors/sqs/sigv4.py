@@ -147,7 +147,7 @@ class Verifier:
         self._secret_of = secret_of
         self._claims: dict[bytes, _Claim] = {}
         self._signers: dict[tuple[str, bytes, str], _Signer] = {}
-        self._stamp = _Stamp(b"", 0)
+        self._stamp: _Stamp | None = None
 
     def verify(self, method: str, path: str, query: bytes, headers: Mapping[bytes, bytes], body: bytes, now_s: float) -> Signed:
         """Who signed this request; SignatureRefused if nobody did, or not properly.
@@ -216,7 +216,7 @@ class Verifier:
             return _read_stamp(headers.get(b"date", b""))
         stamp = self._stamp
         # Most requests of one second carry the same text.
-        if text != stamp.text:
+        if stamp is None or text != stamp.text:
             stamp = self._stamp = _read_stamp(text)
         return stamp
 
