@@ -199,8 +199,10 @@ def test_a_file_that_is_too_large_or_no_file_is_refused(path: str, monkeypatch: 
     monkeypatch.setattr(module, "FILE_BYTES_MAX", len(one_key()) - 1)
     with pytest.raises(AccountsRefused, match="is larger than"):
         Accounts.load(path)
-    with pytest.raises(AccountsRefused, match="is not a file"):
-        Accounts.load(os.path.dirname(path))
+    os.mkfifo(f"{path}.pipe")
+    for other in (os.path.dirname(path), f"{path}.pipe"):
+        with pytest.raises(AccountsRefused, match="is not a file"):
+            Accounts.load(other)
 
 
 def test_a_running_node_sees_new_and_revoked_keys(path: str) -> None:
@@ -302,26 +304,25 @@ def test_two_commands_at_once_both_take_effect(path: str) -> None:
 def test_without_the_lock_a_change_made_meanwhile_would_be_lost(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Accounts.load(path).create("first")
     real_write = module._write
-    other = threading.Thread(target=lambda: Accounts.load(path).create("other"))
 
-    def write_after_another(*given: object) -> None:
-        # Whoever comes between reading and writing has to wait; without the lock it is done before us, and overwritten.
-        monkeypatch.setattr(module, "_write", real_write)
-        other.start()
-        other.join(0.2)
-        real_write(*given)  # type: ignore[arg-type]
+    def race(mine: str, others: str, wait_s: float | None) -> set[str]:
+        """Somebody comes between our reading and our writing; we wait for them, or only a little where they wait for us."""
+        other = threading.Thread(target=lambda: Accounts.load(path).create(others))
 
-    def race() -> set[str]:
-        nonlocal other
-        other = threading.Thread(target=lambda: Accounts.load(path).create(f"other-{len(Accounts.load(path))}"))
+        def write_after_another(*given: object) -> None:
+            monkeypatch.setattr(module, "_write", real_write)
+            other.start()
+            other.join(wait_s)
+            real_write(*given)  # type: ignore[arg-type]
+
         monkeypatch.setattr(module, "_write", write_after_another)
-        Accounts.load(path).create(f"mine-{len(Accounts.load(path))}")
+        Accounts.load(path).create(mine)
         other.join()
         return {one.name for one in Accounts.load(path)}
 
-    assert race() == {"first", "mine-1", "other-1"}
+    assert race("mine", "theirs", 0.05) == {"first", "mine", "theirs"}
     monkeypatch.setattr(module.fcntl, "flock", lambda *_: None)
-    assert race() == {"first", "mine-1", "other-1", "mine-3"}
+    assert race("mine-again", "theirs-again", None) == {"first", "mine", "theirs", "mine-again"}
 
 
 def test_accounts_lie_beside_the_log_of_a_data_folder() -> None:

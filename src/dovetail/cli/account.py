@@ -32,7 +32,6 @@ examples:
   dovetail account create orders --json | jq -r .secret_access_key
 """
 
-ACCOUNTS_ENVIRONMENT = "DOVETAIL_ACCOUNTS"
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -98,7 +97,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str) -> argparse.ArgumentParser:
     made = verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
-    made.add_argument("--accounts", metavar="FILE", help=f"the file of accounts (or {ACCOUNTS_ENVIRONMENT}; default: in the data folder)")
+    made.add_argument("--accounts", metavar="FILE", help="the file of accounts (default: accounts.json in the data folder)")
     made.add_argument("--store", metavar="URL", help="the store whose data folder has the file (default: as `dovetail serve` would)")
     made.add_argument("--config", metavar="FILE", help=f"a TOML file with settings (or {CONFIG_ENVIRONMENT})")
     made.add_argument("--json", action="store_true", help="for programs")
@@ -107,13 +106,10 @@ def _verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str,
 
 def _path(given: argparse.Namespace) -> str:
     """The file that `dovetail serve` would use with the same flags and environment."""
-    named = given.accounts or os.environ.get(ACCOUNTS_ENVIRONMENT)
-    if named:
-        return str(named)
-    store = load({"store": given.store}, os.environ, given.config).settings.store
-    path = path_beside(store)
+    settings = load({"store": given.store, "accounts": given.accounts}, os.environ, given.config).settings
+    path = settings.accounts or path_beside(settings.store)
     if path is None:
-        raise BadRequest(f"{store.partition(':')[0]}: has no data folder; say where the accounts are with --accounts FILE")
+        raise BadRequest(f"{settings.store.partition(':')[0]}: has no data folder; say where the accounts are with --accounts FILE")
     return path
 
 

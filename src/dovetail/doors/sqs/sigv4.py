@@ -158,7 +158,7 @@ class Verifier:
         authorization = headers.get(b"authorization")
         if authorization is None:
             return self._presigned(method, path, query, headers, body, now_s)
-        if b"X-Amz-Algorithm" in query:
+        if query and b"&X-Amz-Algorithm=" in b"&" + query:
             raise _incomplete("Only one auth mechanism allowed: the X-Amz-Algorithm query parameter or the Authorization header.")
         head, _, signature = authorization.partition(b", Signature=")
         claim = known = self._claims.get(head)
