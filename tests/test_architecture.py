@@ -85,6 +85,10 @@ RULES: dict[str, Rule] = {
         packages=("uvloop", "crc32c"),
     ),
     "node": Rule(("*", "!lab", "!cli"), "assembly: the only file that knows every room", packages=("uvloop",)),
+    "testing": Rule(
+        (*COMMON, "", "node", "service", "doors.http", "doors.sqs"), "a whole server for other people's tests, in a thread of theirs"
+    ),
+    "testing_pytest": Rule(("testing",), "the same as a fixture; only pytest loads it", packages=("pytest",)),
     "__main__": Rule(("cli",), "python -m dovetail is the command and nothing else"),
     "": Rule((*COMMON, "node", "service"), "the face of the package: what users import, put together by node.py"),
 }

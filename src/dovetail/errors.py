@@ -13,6 +13,8 @@
     │   └── Unavailable         the node's or the world's fault: try again later
     │       ├── StorageFull
     │       ├── OverInFlight
+    │       ├── OverQuota       an account or a queue has as much as it may have
+    │       │   └── Throttled
     │       └── Closed
     ├── Unknown                 it may or may not have happened (the node stopped before the answer)
     ├── StorageError            the log cannot go on: the node stops
@@ -90,6 +92,24 @@ class StorageFull(Unavailable):
 
 class OverInFlight(Unavailable):
     """The queue has as many messages in flight as it may have."""
+
+
+class OverQuota(Unavailable):
+    """A quota is reached."""
+
+    fault = "caller"
+
+    def __init__(self, message: str | None = None, *, quota: str = "") -> None:
+        super().__init__(message)
+        self.quota = quota
+
+
+class Throttled(OverQuota):
+    """More requests came in a second than the quota allows; slow down and try again."""
+
+    def __init__(self, message: str | None = None, *, quota: str = "", retry_after_ms: int = 0) -> None:
+        super().__init__(message, quota=quota)
+        self.retry_after_ms = retry_after_ms
 
 
 class Closed(Unavailable):

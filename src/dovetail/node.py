@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.clock import Clock, SystemClock
@@ -113,6 +114,8 @@ class Node:
     def sqs_door(self, settings: Settings, accounts: Accounts | None = None) -> Door:
         """The SQS door onto this node; `door.handle` answers requests of an HTTP edge."""
         from dovetail.doors.sqs import Door, Options
+        from dovetail.service.accounts import Quota
+        from dovetail.service.audit import Audit, AuditFile
 
         options = Options(
             auth=settings.auth,
@@ -122,8 +125,12 @@ class Node:
             beyond=settings.sqs.beyond == "on",
             scheme="https" if settings.tls.cert else "http",
             advertise=settings.advertise or str(settings.http),
+            account_quota=Quota(requests_per_s=settings.quota.account_requests or None, queues_max=settings.quota.account_queues or None),
+            queue_quota=Quota(settings.quota.queue_messages or None, settings.quota.queue_bytes or None),
         )
-        return Door(self.broker, self.clock, options, accounts)
+        failed = self.broker.meters.audit_failures.add
+        audit = Audit(self.clock, AuditFile(Path(settings.audit)), failed) if settings.audit else Audit(self.clock)
+        return Door(self.broker, self.clock, options, accounts, audit)
 
     # Operation
 

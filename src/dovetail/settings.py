@@ -144,6 +144,23 @@ class Bytes(Kind[int]):
         return str(value)
 
 
+class Whole(Kind[int]):
+    metavar = "NUMBER"
+
+    def __init__(self, least: int, most: int) -> None:
+        self.least, self.most = least, most
+        self.rule = f"must be a whole number between {least} and {most}"
+
+    def read(self, text: str) -> int:
+        if not re.fullmatch(r"\d{1,18}", text):
+            raise ValueError(self.rule)
+        return int(text)
+
+    def check(self, value: int) -> None:
+        if not self.least <= value <= self.most:
+            raise ValueError(self.rule)
+
+
 class Seconds(Kind[float]):
     metavar = "SECONDS"
 
@@ -230,6 +247,16 @@ class Sqs(Checked):
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaDefaults(Checked):
+    """What an account or a queue may have where `dovetail account quota` says nothing else; 0 is no limit."""
+
+    queue_messages: int = setting(0, Whole(0, 1 << 50), "messages that may wait in one queue; 0 is no limit")
+    queue_bytes: int = setting(0, Bytes(0, 1 << 60), "bytes that may wait in one queue; 0 is no limit")
+    account_requests: int = setting(0, Whole(0, 1 << 40), "requests a second of one account; 0 is no limit")
+    account_queues: int = setting(0, Whole(0, 1 << 40), "queues of one account; 0 is no limit")
+
+
+@dataclass(frozen=True, slots=True)
 class Settings(Checked):
     """All of them. Each default is what a person at a laptop wants."""
 
@@ -246,9 +273,11 @@ class Settings(Checked):
     cooldowns: str = setting("on", Choice("on", "off"), "keep SQS's two 60-second rules (after a delete, after a purge)")
     advertise: str = setting("", Text("HOST", r"[^\s/]*", "must be a host name"), "the name by which others reach this node")
     queues: str = setting("", Text("FILE", r".*", "must be a file"), "queues to make at start: a TOML file")
+    audit: str = setting("", Text("FILE", r".*", "must be a file"), "where administrative acts are noted; without it among the log lines")
     drain_s: float = setting(10.0, Seconds(0, 3600), "how long a stopping node waits for calls under way")
     sqs: Sqs = field(default_factory=Sqs)
     tls: Tls = field(default_factory=Tls)
+    quota: QuotaDefaults = field(default_factory=QuotaDefaults)
     local: Local = field(default_factory=Local)
     log: Log = field(default_factory=Log)
 

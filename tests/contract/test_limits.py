@@ -18,6 +18,7 @@ from dovetail.limits import (
     BATCH_MESSAGES_MAX,
     BODY_BYTES_MAX,
     GROUP_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
     QUEUE_NAME_BYTES_MAX,
 )
 from tests.contract.house import House, everything, soon
@@ -27,7 +28,7 @@ ATTRIBUTE_OVERHEAD = 2 + 8 + 1 + 6  # count, three lengths, a name of one byte, 
 AT_THE_LIMIT: dict[str, Mapping[str, Any]] = {
     "body": {"body": bytes(BODY_BYTES_MAX)},
     "attributes": {"attributes": {"a": bytes(ATTRIBUTES_BYTES_MAX - ATTRIBUTE_OVERHEAD)}},
-    "both": {"body": bytes(BODY_BYTES_MAX - ATTRIBUTES_BYTES_MAX), "attributes": {"a": bytes(ATTRIBUTES_BYTES_MAX - ATTRIBUTE_OVERHEAD)}},
+    "both": {"body": bytes(BODY_BYTES_MAX), "attributes": {"a": bytes(MESSAGE_BYTES_MAX - BODY_BYTES_MAX - ATTRIBUTE_OVERHEAD)}},
     "number of attributes": {"attributes": {str(number): "" for number in range(ATTRIBUTES_MAX)}},
     "name of an attribute": {"attributes": {"x" * ATTRIBUTE_NAME_BYTES_MAX: ""}},
     "group": {"group": "g" * GROUP_BYTES_MAX},
@@ -36,8 +37,8 @@ BEYOND: dict[str, Mapping[str, Any]] = {
     "body": {"body": bytes(BODY_BYTES_MAX + 1)},
     "attributes": {"attributes": {"a": bytes(ATTRIBUTES_BYTES_MAX - ATTRIBUTE_OVERHEAD + 1)}},
     "both": {
-        "body": bytes(BODY_BYTES_MAX - ATTRIBUTES_BYTES_MAX + 1),
-        "attributes": {"a": bytes(ATTRIBUTES_BYTES_MAX - ATTRIBUTE_OVERHEAD)},
+        "body": bytes(BODY_BYTES_MAX),
+        "attributes": {"a": bytes(MESSAGE_BYTES_MAX - BODY_BYTES_MAX - ATTRIBUTE_OVERHEAD + 1)},
     },
     "number of attributes": {"attributes": {str(number): "" for number in range(ATTRIBUTES_MAX + 1)}},
     "name of an attribute": {"attributes": {"x" * (ATTRIBUTE_NAME_BYTES_MAX + 1): ""}},

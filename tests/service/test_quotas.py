@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 import dovetail
-from dovetail.errors import Refused
+from dovetail.errors import OverQuota, Refused, Throttled
 from dovetail.service import quotas as room
 from dovetail.service.accounts import Quota
 from dovetail.service.meters import Meters
 from dovetail.service.metrics import Registry
-from dovetail.service.quotas import KEPT_MAX, LOOK_MS, Bucket, OverQuota, Quotas, StoreLedger, Throttled, Waiting
+from dovetail.service.quotas import KEPT_MAX, LOOK_MS, Bucket, Quotas, StoreLedger, Waiting
 
 
 class Book:
@@ -234,7 +234,7 @@ async def test_the_ledger_of_a_node_counts_whatever_waits_and_estimates_its_byte
         await one.send(b"x" * 200, delay_s=60)
         await one.receive()
         await other.send(b"y")
-        ledger = StoreLedger(node.store, node.broker._meters)
+        ledger = StoreLedger(node.store, node.broker.meters)
         assert sorted(ledger.queues("111111111111")) == sorted([one.lane.queue, two.lane.queue])
         assert ledger.queues("333333333333") == []
         assert ledger.waiting(one.lane.queue) == Waiting(3, 600)

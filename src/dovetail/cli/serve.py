@@ -76,11 +76,16 @@ class _Doors:
             await sqs.make_queues(self._settings.queues)
         self.node, self._sqs = node, sqs
 
+    def accounts_changed(self) -> None:
+        if self._sqs is not None:
+            self._sqs.accounts_changed()
+
     def is_ready(self) -> bool:
         return self.node is not None and self.node.ready and not self.stopping.is_set()
 
-    def metrics(self) -> str:
-        return self.server.registry.render() + (self.node.metrics() if self.node is not None else "")
+    def metrics(self) -> str | Awaitable[bytes]:
+        own = self.server.registry
+        return self.node.broker.metrics_page([own]) if self.node is not None else own.render()
 
     def handle(self, request: Request) -> Response | Awaitable[Response]:
         return self._sqs.handle(request) if self._sqs is not None else plain(503, "the store is still being opened")
@@ -105,7 +110,7 @@ async def serve(settings: Settings) -> int:
             gc.freeze()
             print(f"dovetail ready http={http} native={settings.native}", flush=True)
             log.info("serving store=%s http=%s auth=%s", flags.shown("store", settings.store), http, settings.auth)
-            failed = await _stopped_by_itself(node, doors.stopping, accounts, certificate)
+            failed = await _stopped_by_itself(node, doors, accounts, certificate)
             if failed:
                 log.error("the node stopped by itself; the lines above say why, and what was acknowledged is safe")
                 doors.stopping.set()
@@ -157,15 +162,15 @@ async def _listen(server: Server, settings: Settings, accounts: Accounts | None,
     return f"{'https' if certificate is not None else 'http'}://{Address(*place)}"
 
 
-async def _stopped_by_itself(node: Node, stop: asyncio.Event, accounts: Accounts | None, certificate: Certificate | None) -> bool:
+async def _stopped_by_itself(node: Node, doors: _Doors, accounts: Accounts | None, certificate: Certificate | None) -> bool:
     """Wait for a signal (False), or for a node that can no longer keep its promises (True). Meanwhile keys and certificates may change."""
     while node.ready:
         try:
-            await asyncio.wait_for(stop.wait(), WATCH_S)
+            await asyncio.wait_for(doors.stopping.wait(), WATCH_S)
             return False
         except TimeoutError:
-            if accounts is not None:
-                accounts.reload_if_changed()
+            if accounts is not None and accounts.reload_if_changed():
+                doors.accounts_changed()
             if certificate is not None:
                 certificate.reload_if_changed()
-    return not stop.is_set()
+    return not doors.stopping.is_set()

@@ -191,8 +191,7 @@ class Meters:
         self._own = 0
         self._lags: set[tuple[str, str, str]] = set()
 
-    def of(self, queue: int, name_of: object = None) -> Meter:
-        """`name_of` is no longer asked: two namespaces may have a queue of one name, and the catalog tells them apart at the next look."""
+    def of(self, queue: int) -> Meter:
         meter = self._by_queue.get(queue)
         if meter is None:
             if self._own < self._queues_max:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from dovetail.errors import Refused
+from dovetail.errors import OverQuota, Throttled
 from dovetail.service.accounts import QUOTA_NAMES, Quota
 from dovetail.service.meters import Meters
 from dovetail.stores.store import Lane, Store
@@ -25,24 +25,6 @@ LOOK_MS = 100
 SAMPLE_MESSAGES = 16
 KEPT_MAX = 20_000
 """Accounts, and queues, whose buckets are remembered. Whoever is forgotten begins with a full one."""
-
-
-class OverQuota(Refused):
-    """A quota is reached."""
-
-    fault = "caller"
-
-    def __init__(self, message: str | None = None, *, quota: str = "") -> None:
-        super().__init__(message)
-        self.quota = quota
-
-
-class Throttled(OverQuota):
-    """More requests came in a second than the quota allows; slow down and try again."""
-
-    def __init__(self, message: str | None = None, *, quota: str = "", retry_after_ms: int = 0) -> None:
-        super().__init__(message, quota=quota)
-        self.retry_after_ms = retry_after_ms
 
 
 NONE = Quota()

@@ -14,6 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import error as struct_error
+from time import perf_counter
 from typing import Any
 
 from dovetail.core import codec
@@ -86,11 +87,13 @@ class Committer:
         self._loop = asyncio.get_running_loop()
         self._slots: list[_Slot] = []
         self._shared: dict[tuple[Any, ...], _Slot] = {}
-        self._flying: deque[tuple[Head, list[_Slot], list[Operation]]] = deque()
+        self._flying: deque[tuple[Head, list[_Slot], list[Operation], float]] = deque()
         self._scheduled = False
         self._error: DovetailError | None = None
         self.entries = 0
         self.refused_full = 0
+        self.on_commit: Callable[[float], None] | None = None
+        """Told how many seconds each entry took until it was durable."""
 
     # Submitting
 
@@ -189,7 +192,7 @@ class Committer:
             return
         pushes = any(isinstance(operation, Push | CompletePush) for operation in operations)
         head = Head(self._time.now(), ahead_s=self._time.ahead_s())
-        self._flying.append((head, slots, operations))
+        self._flying.append((head, slots, operations, perf_counter()))
         try:
             self._log.append([codec.encode_head(head), *records], vital=not pushes, more=more)
         except StorageFull as error:
@@ -231,8 +234,10 @@ class Committer:
 
     def deliver(self, entry: Entry) -> None:
         """An entry of ours is durable: apply it, answer, and let the next one go."""
-        head, slots, operations = self._flying.popleft()
+        head, slots, operations, began = self._flying.popleft()
         self.entries += 1
+        if self.on_commit is not None:
+            self.on_commit(perf_counter() - began)
         try:
             outcomes = self._applied(entry, head, operations)
         except BaseException as error:
@@ -267,7 +272,7 @@ class Committer:
     def fail(self, error: BaseException) -> None:
         """The log stopped. What was on its way is unknown; what had not left is refused."""
         self._error = error if isinstance(error, DovetailError) else Closed(str(error))
-        for _, slots, _ in self._flying:
+        for _, slots, _, _ in self._flying:
             _refuse(slots, Unknown(f"The outcome is not known: {error}"))
         self._flying.clear()
         _refuse(self._slots, self._error)

@@ -171,6 +171,9 @@ class Replayed:
         if self.on_fail is not None:
             self.on_fail(error if isinstance(error, DovetailError) else StorageError(str(error)))
 
+    def on_commit(self, observe: Callable[[float], None]) -> None:
+        self.committer.on_commit = observe
+
     def facts(self) -> Mapping[str, tuple[float, str]]:
         chores = self.chores
         return {

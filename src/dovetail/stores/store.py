@@ -209,6 +209,9 @@ class Store(Protocol):
     def now(self) -> int:
         """The store's time in ms: what leases and delays are judged by."""
 
+    def on_commit(self, observe: Callable[[float], None]) -> None:
+        """From now on tell `observe` how many seconds each commit took until it was durable."""
+
     def facts(self) -> Mapping[str, tuple[float, str]]:
         """Figures of the store itself for an operator: name → (value, what it is)."""
 

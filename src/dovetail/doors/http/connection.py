@@ -48,8 +48,8 @@ class Connection(asyncio.Protocol):
     """Speaks for one socket. All its state belongs to the loop; there are no locks."""
 
     __slots__ = (
-        "_backlog", "_loop", "_out", "_out_bytes", "_parser", "_reading", "_scheduled", "_server", "_since", "_slots", "_transport",
-        "_unread", "_writable", "over",
+        "_backlog", "_loop", "_out", "_out_bytes", "_parser", "_peer", "_reading", "_scheduled", "_server", "_since", "_slots",
+        "_transport", "_unread", "_writable", "over",
     )  # fmt: skip
 
     def __init__(self, server: Server) -> None:
@@ -66,6 +66,7 @@ class Connection(asyncio.Protocol):
         self._writable = True
         self._scheduled = False
         self._since = server.loop.time()
+        self._peer = ""
         self.over = False
         """The last answer was given; what still arrives is thrown away."""
 
@@ -73,6 +74,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = socket = cast(asyncio.Transport, transport)  # uvloop's transports behave like one and do not derive from it
+        name = transport.get_extra_info("peername")
+        if isinstance(name, tuple):
+            self._peer = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
         if not self._server.admit(self) and not socket.is_closing():
             socket.write(encode(plain(503, "too many connections"), date=self._server.date(), close=True, head=False))
             self._linger()
@@ -170,6 +174,7 @@ class Connection(asyncio.Protocol):
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Request):
+            event.peer = self._peer
             slot = Slot(None, not event.keep_alive, event.method == "HEAD")
             self._slots.append(slot)
             self._ask(event, slot)

@@ -25,7 +25,7 @@ JSON = b"application/json"
 class Request:
     """One request, complete. Header names are lower case; a header that came twice is joined with a comma."""
 
-    __slots__ = ("_path", "body", "headers", "keep_alive", "method", "target")
+    __slots__ = ("_path", "body", "headers", "keep_alive", "method", "peer", "target")
 
     def __init__(self, method: str, target: bytes, headers: Mapping[bytes, bytes], body: bytes, keep_alive: bool) -> None:
         self.method = method
@@ -34,6 +34,8 @@ class Request:
         self.body = body
         self.keep_alive = keep_alive
         self._path: str | None = None
+        self.peer = ""
+        """Who is at the other end of the connection, as `address:port`; filled in by the edge."""
 
     @property
     def path(self) -> str:

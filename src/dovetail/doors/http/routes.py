@@ -33,7 +33,7 @@ class Routes:
         return handler(request)
 
 
-def routes(*, ready: Callable[[], bool], metrics: Callable[[], str], fallback: Handler | None = None) -> Routes:
+def routes(*, ready: Callable[[], bool], metrics: Callable[[], str | Awaitable[bytes]], fallback: Handler | None = None) -> Routes:
     """The pages that every node has, in front of a door."""
 
     def healthy_page(request: Request) -> Response:
@@ -42,7 +42,11 @@ def routes(*, ready: Callable[[], bool], metrics: Callable[[], str], fallback: H
     def ready_page(request: Request) -> Response:
         return Response(200, b"ready\n", headers=NO_STORE) if ready() else Response(503, b"not ready\n", headers=NO_STORE)
 
-    def metrics_page(request: Request) -> Response:
-        return Response(200, metrics().encode(), METRICS_TYPE)
+    def metrics_page(request: Request) -> Response | Awaitable[Response]:
+        made = metrics()
+        return Response(200, made.encode(), METRICS_TYPE) if isinstance(made, str) else later(made)
+
+    async def later(made: Awaitable[bytes]) -> Response:
+        return Response(200, await made, METRICS_TYPE)
 
     return Routes({"/-/healthy": {"GET": healthy_page}, "/-/ready": {"GET": ready_page}, "/metrics": {"GET": metrics_page}}, fallback)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.core.operation import Attributes
+from dovetail.doors.http.message import Request
 from dovetail.doors.sqs import errors
 from dovetail.doors.sqs import queueattributes as qa
 from dovetail.doors.sqs.errors import SqsError
@@ -65,17 +67,16 @@ class Rules:
 class Call:
     """A request on its way through an action."""
 
-    __slots__ = ("action", "base_url", "caller", "door", "facts", "request_id")
+    __slots__ = ("action", "base_url", "caller", "door", "request", "request_id")
 
-    def __init__(self, door: Door, action: str, caller: Caller, base_url: str, request_id: str, facts: dict[str, str]) -> None:
+    def __init__(self, door: Door, action: str, caller: Caller, base_url: str, request_id: str, request: Request) -> None:
         self.door = door
         self.action = action
         self.caller = caller
         self.base_url = base_url
         """`http://host`, as the caller reached us: queue URLs that we give work wherever the caller is."""
         self.request_id = request_id
-        self.facts = facts
-        """What conditions of policies ask about."""
+        self.request = request
 
     # Queues by what callers call them
 
@@ -115,9 +116,24 @@ class Call:
         caller = self.caller
         own = caller.account == arn.account
         policy = self.door.rules(lane).policy if lane is not None else None
-        told = policy.decide(caller.account, caller.arn, f"sqs:{self.action}", str(arn), self.facts) if policy is not None else "none"
+        told = "none"
+        if policy is not None:
+            told = policy.decide(caller.account, caller.arn, f"sqs:{self.action}", str(arn), self._facts())
         if told == "deny" or (told != "allow" and not own):
             raise denied(caller, self.action, arn, "an explicit deny" if told == "deny" else "")
+
+    def _facts(self) -> dict[str, str]:
+        """What conditions of policies ask about."""
+        now_ms = self.door.now_ms()
+        return {
+            "aws:SourceIp": self.request.peer.rpartition(":")[0].strip("[]"),
+            "aws:SecureTransport": "true" if self.base_url.startswith("https:") else "false",
+            "aws:PrincipalAccount": self.caller.account,
+            "aws:PrincipalArn": self.caller.arn,
+            "aws:UserAgent": self.request.headers.get(b"user-agent", b"").decode("latin-1"),
+            "aws:EpochTime": str(now_ms // 1000),
+            "aws:CurrentTime": datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
 
     # What callers call queues
 

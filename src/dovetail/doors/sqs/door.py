@@ -12,7 +12,10 @@ import logging
 import os
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, TypeVar
+
+import msgspec
 
 from dovetail.clock import Clock
 from dovetail.doors.http.message import Request, Response
@@ -23,14 +26,19 @@ from dovetail.doors.sqs.cooldowns import Cooldowns
 from dovetail.doors.sqs.deadletters import Tasks
 from dovetail.doors.sqs.errors import SqsError
 from dovetail.doors.sqs.queueattributes import Arn
+from dovetail.doors.sqs.shapes import Shape
 from dovetail.doors.sqs.sigv4 import SignatureRefused, Verifier, peek_scope
 from dovetail.errors import DovetailError
-from dovetail.service.accounts import Accounts
+from dovetail.service.accounts import Accounts, Quota
+from dovetail.service.audit import Audit
 from dovetail.service.broker import Broker, Lane
+from dovetail.service.quotas import Quotas, StoreLedger
 
 _logger = logging.getLogger("dovetail.sqs")
 
 RULES_KEPT = 20_000
+NO_QUOTA = Quota()
+
 T = TypeVar("T")
 
 
@@ -48,17 +56,30 @@ class Options:
     scheme: str = "http"
     advertise: str = ""
     """The host in queue URLs for a caller that sent no Host header."""
+    account_quota: Quota = NO_QUOTA
+    queue_quota: Quota = NO_QUOTA
 
 
 class Door:
-    def __init__(self, broker: Broker, clock: Clock, options: Options, accounts: Accounts | None = None) -> None:
+    def __init__(
+        self, broker: Broker, clock: Clock, options: Options, accounts: Accounts | None = None, audit: Audit | None = None
+    ) -> None:
         self.broker = broker
         self.beyond = options.beyond
         self.options = options
         self.cooldowns = Cooldowns(clock.boot_ms, options.cooldowns)
         self.tasks = Tasks()
         self._clock = clock
+        self._accounts = accounts
         self._verifier = Verifier(accounts.find if accounts is not None else lambda _: None)
+        self._audit = audit or Audit(clock)
+        self._quotas = Quotas(
+            StoreLedger(broker.store, broker.meters),
+            account_default=options.account_quota,
+            queue_default=options.queue_quota,
+            refused=lambda name: broker.meters.quota_refusals.of(name).add(),
+        )
+        self.accounts_changed()
         self.places: dict[str, tuple[str, str]] = {}
         """Queue URLs that were taken apart before: account and name."""
         self._rules: dict[int, Rules] = {}
@@ -104,15 +125,24 @@ class Door:
     def now_s(self) -> int:
         return self._clock.wall_ms() // 1000
 
-    def notes_senders(self, call: Call, rules: Rules) -> bool:
+    def sender(self, call: Call, lane: Lane) -> str:
         """A sender of another account is kept with its message; the owner need not be."""
-        return False
+        caller = call.caller
+        return caller.account if caller.signed and caller.account != self.arn(lane.queue).account else ""
 
-    def quotas(self, call: Call, lane: Lane, count: int, size: int) -> None:
-        """Before a push: may the account and the queue hold this much more?"""
+    def check_push(self, lane: Lane, count: int, size: int) -> None:
+        """May the queue and its account hold this much more?"""
+        if self._quotas.active:
+            self._quotas.push(self.arn(lane.queue).account, lane.queue, count, size, self._clock.boot_ms())
 
-    def check_queue_quota(self, call: Call) -> None:
-        """Before a queue is made: may the account have one more?"""
+    def check_create(self, call: Call) -> None:
+        """May the account have one more queue?"""
+        if self._quotas.active:
+            self._quotas.create(call.caller.account, self._clock.boot_ms())
+
+    def accounts_changed(self) -> None:
+        """Keys are looked up as they are now; quotas are told."""
+        self._quotas.set_accounts({one.id: one.quota for one in self._accounts or ()})
 
     # What the operator asks for
 
@@ -138,28 +168,61 @@ class Door:
         return self._query(request, request_id)
 
     async def _json(self, request: Request, target: bytes, request_id: str) -> Response:
+        began = perf_counter()
+        action: Action | None = None
+        call: Call | None = None
+        o: Shape | None = None
         try:
             prefix, _, name = target.decode("latin-1").partition(".")
             action = ACTIONS.get(name)
             if action is None or request.method != "POST" or prefix != ("Dovetail" if name in OURS else "AmazonSQS"):
                 raise SqsError(errors.ACTION_UNKNOWN)
             call = self._call(request, action, request_id)
-            result = await action.run(call, jsonwire.decode(request.body, action.shape))
-            return jsonwire.encode(result, request_id)
+            o = jsonwire.decode(request.body, action.shape)
+            response = jsonwire.encode(await action.run(call, o), request_id)
+            code = "ok"
         except Exception as error:
-            return jsonwire.encode_error(self._told(error, request_id), request_id)
+            told = self._told(error, request_id)
+            response, code = jsonwire.encode_error(told, request_id), told.kind.code
+        self._note(action, call, o, code, began)
+        return response
 
     async def _query(self, request: Request, request_id: str) -> Response:
+        began = perf_counter()
+        action: Action | None = None
+        call: Call | None = None
+        o: Shape | None = None
         as_json = request.headers.get(b"accept") == b"application/json"
         try:
             action, fields = self._form(request)
             call = self._call(request, action, request_id)
-            result = await action.run(call, querywire.decode(fields, action.shape))
-            encode = querywire.encode_json if as_json else querywire.encode
-            return encode(action.name, result, request_id)
+            o = querywire.decode(fields, action.shape)
+            result = await action.run(call, o)
+            response = (querywire.encode_json if as_json else querywire.encode)(action.name, result, request_id)
+            code = "ok"
         except Exception as error:
             told = self._told(error, request_id)
-            return querywire.encode_json_error(told, request_id) if as_json else querywire.encode_error(told, request_id)
+            response = querywire.encode_json_error(told, request_id) if as_json else querywire.encode_error(told, request_id)
+            code = told.kind.code
+        self._note(action, call, o, code, began)
+        return response
+
+    def _note(self, action: Action | None, call: Call | None, o: Shape | None, code: str, began: float) -> None:
+        """Count what was asked, and write down what changes a queue, refused or not."""
+        self.broker.meters.count_request(action.name if action is not None else "unknown", code, perf_counter() - began)
+        if action is not None and action.noted:
+            caller = call.caller if call is not None else None
+            asked: dict[str, Any] = msgspec.to_builtins(o) if o is not None else {}
+            queue = asked.get("QueueName") or asked.get("QueueUrl") or asked.get("SourceArn") or ""
+            self._audit.act(
+                action.name,
+                account=caller.account if caller is not None else "",
+                key_id=caller.key if caller is not None else "",
+                queue=queue.rpartition("/")[2],
+                request_id=call.request_id if call is not None else "",
+                outcome=code,
+                parameters=asked,
+            )
 
     def _form(self, request: Request) -> tuple[Action, dict[str, str]]:
         if request.method not in ("GET", "POST"):
@@ -185,7 +248,10 @@ class Door:
         if base is None:
             base = f"{self.options.scheme}://{host.decode('latin-1') or self.options.advertise}"
             _remember(self._bases, host, base)
-        return Call(self, action.name, self._caller(request), base, request_id, {})
+        caller = self._caller(request)
+        if self._quotas.active:
+            self._quotas.request(caller.account, 0, self._clock.boot_ms())
+        return Call(self, action.name, caller, base, request_id, request)
 
     def _caller(self, request: Request) -> Caller:
         options = self.options

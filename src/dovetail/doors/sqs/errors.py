@@ -21,6 +21,8 @@ class Kind(NamedTuple):
     text: str
     sender: bool = True
     """Whose fault it is: the caller's, or ours."""
+    query_text: str = ""
+    """The text of the query protocol, where AWS has another one there."""
 
 
 def _own(name: str, text: str, status: int = 400) -> Kind:
@@ -32,7 +34,13 @@ def _plain(name: str, text: str, status: int = 400, *, sender: bool = True) -> K
     return Kind(name, name, status, text, sender)
 
 
-QUEUE_DOES_NOT_EXIST = Kind("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", 400, "The specified queue does not exist.")
+QUEUE_DOES_NOT_EXIST = Kind(
+    "QueueDoesNotExist",
+    "AWS.SimpleQueueService.NonExistentQueue",
+    400,
+    "The specified queue does not exist.",
+    query_text="The specified queue does not exist for this wsdl version.",
+)
 QUEUE_NAME_EXISTS = Kind(
     "QueueNameExists", "QueueAlreadyExists", 400, "A queue already exists with the same name and a different value for attribute."
 )
@@ -89,6 +97,7 @@ INTERNAL = _plain(
 UNAVAILABLE = _plain("ServiceUnavailable", "The node cannot take this now; nothing was changed.", 503, sender=False)
 
 KINDS: tuple[Kind, ...] = tuple(value for value in globals().values() if isinstance(value, Kind))
+BY_CODE: dict[str, Kind] = {kind.code: kind for kind in KINDS}
 
 _KMS = "KmsAccessDenied KmsDisabled KmsInvalidKeyUsage KmsInvalidState KmsNotFound KmsOptInRequired KmsThrottled"
 REFUSED_OF_THE_MODEL: dict[str, str] = dict.fromkeys(
@@ -104,6 +113,7 @@ class SqsError(Exception):
         super().__init__(text or kind.text)
         self.kind = kind
         self.text = text or kind.text
+        self.query_text = text or kind.query_text or kind.text
 
 
 def invalid(parameter: str, value: object, reason: str) -> SqsError:
@@ -125,6 +135,8 @@ _OURS: tuple[tuple[type[errors.DovetailError], Kind], ...] = (
     (errors.QueueExists, QUEUE_NAME_EXISTS),
     (errors.ReceiptInvalid, RECEIPT_INVALID),
     (errors.OverInFlight, OVER_LIMIT),
+    (errors.Throttled, THROTTLED),
+    (errors.OverQuota, OVER_LIMIT),
     (errors.StorageFull, UNAVAILABLE),
     (errors.Closed, UNAVAILABLE),
     (errors.Unknown, INTERNAL),
@@ -142,6 +154,6 @@ def of(error: Exception) -> SqsError:
         return error
     for kind_of_error, kind in _OURS:
         if isinstance(error, kind_of_error):
-            keep = kind in (PARAMETER_VALUE, UNAVAILABLE)
+            keep = kind in (PARAMETER_VALUE, UNAVAILABLE, THROTTLED) or isinstance(error, errors.OverQuota)
             return SqsError(kind, str(error) if keep else None)
     return SqsError(INTERNAL)

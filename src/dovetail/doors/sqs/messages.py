@@ -55,7 +55,7 @@ class Sending(Protocol):
     message_group_id: str | None
 
 
-def _ready(call: Call, rules: Rules, one: Sending) -> Ready:
+def _ready(call: Call, rules: Rules, one: Sending, sender: str) -> Ready:
     body = content.body_bytes(one.message_body)
     md5 = content.md5(body)
     if (
@@ -65,7 +65,7 @@ def _ready(call: Call, rules: Rules, one: Sending) -> Ready:
         and one.message_deduplication_id is None
         and one.message_system_attributes is None
         and not rules.fifo
-        and not call.door.notes_senders(call, rules)
+        and not sender
     ):
         _check_size(rules, len(body))
         return Ready(Outgoing(body), len(body), md5, None, None)
@@ -75,7 +75,7 @@ def _ready(call: Call, rules: Rules, one: Sending) -> Ready:
     trace = content.system_attributes_of(one.message_system_attributes) if one.message_system_attributes else None
     group = content.token("MessageGroupId", one.message_group_id).encode() if one.message_group_id is not None else b""
     dedup, told = _deduplication(rules, one, body, group)
-    kept = content.encode(own, trace=trace, deduplication=told, sender=call.caller.account if call.door.notes_senders(call, rules) else "")
+    kept = content.encode(own, trace=trace, deduplication=told, sender=sender)
     delay_ms = _delay_ms(call, rules, one.delay_seconds)
     system = {"AWSTraceHeader": Attribute("String", trace.encode())} if trace else None
     return Ready(
@@ -112,7 +112,8 @@ def _deduplication(rules: Rules, one: Sending, body: bytes, group: bytes) -> tup
             "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly",
         )
     key = given.encode() if given is not None else sha256(body).hexdigest().encode()
-    return dedup_hash(key, group if rules.per_group else b""), given
+    # The scope goes in by its hash, since a group's name may be longer than a scope can be.
+    return dedup_hash(key, sha256(group).digest() if rules.per_group else b""), given
 
 
 def _delay_ms(call: Call, rules: Rules, seconds: int | None) -> int:
@@ -132,8 +133,8 @@ def _delay_ms(call: Call, rules: Rules, seconds: int | None) -> int:
 async def send_message(call: Call, o: shapes.SendMessage) -> shapes.SendMessageResult:
     lane = call.lane(o.queue_url)
     rules = call.door.rules(lane)
-    ready = _ready(call, rules, o)
-    call.door.quotas(call, lane, 1, ready.size)
+    ready = _ready(call, rules, o, call.door.sender(call, lane))
+    call.door.check_push(lane, 1, ready.size)
     ((identity, sequence),) = await _push(call, lane, [ready])
     return shapes.SendMessageResult(
         ready.md5_of_body,
@@ -147,6 +148,7 @@ async def send_message(call: Call, o: shapes.SendMessage) -> shapes.SendMessageR
 async def _push(call: Call, lane: Lane, ready: Sequence[Ready]) -> list[tuple[str, int]]:
     """(id, sequence) of each, once they are durable."""
     broker = call.door.broker
+    broker.meter(lane).seen_publisher(call.request.peer)
     if all(one.outgoing[1:] == _PLAIN for one in ready):
         # Nothing but bodies: no object per message on the way down.
         sequences = await broker.push_bodies(lane, [one.outgoing.body for one in ready])
@@ -162,18 +164,24 @@ def _sequence(sequence: int) -> str:
 async def send_message_batch(call: Call, o: shapes.SendMessageBatch) -> shapes.SendMessageBatchResult:
     lane = call.lane(o.queue_url)
     rules = call.door.rules(lane)
-    entries = check_entries(call, o.entries)
+    entries = check_entries(call, o.entries, "SendMessageBatchRequestEntry")
+    sender = call.door.sender(call, lane)
     good: list[tuple[str, Ready]] = []
     failed: list[shapes.EntryError] = []
+    size = 0
     for entry in entries:
         try:
-            good.append((entry.id, _ready(call, rules, entry)))
+            good.append((entry.id, _ready(call, rules, entry, sender)))
         except SqsError as error:
+            if rules.fifo and (entry.message_group_id is None or (entry.message_deduplication_id is None and not rules.by_content)):
+                # What every message of a FIFO queue needs is asked of the whole batch, and under this code.
+                raise SqsError(errors.PARAMETER_VALUE, error.text) from None
             failed.append(_failed(entry.id, error))
-    size = sum(ready.size for _, ready in good)
+            size += content.counted(entry.message_body, entry.message_attributes)
+    size += sum(ready.size for _, ready in good)
     if size > BODY_BYTES_MAX:
         raise SqsError(errors.BATCH_TOO_LONG, f"Batch requests cannot be longer than {BODY_BYTES_MAX} bytes. You have sent {size} bytes.")
-    call.door.quotas(call, lane, len(good), size)
+    call.door.check_push(lane, len(good), size)
     stored = await _push(call, lane, [ready for _, ready in good]) if good else []
     done = [
         shapes.SendEntryResult(
@@ -196,10 +204,10 @@ class Entry(Protocol):
 E = TypeVar("E", bound=Entry)
 
 
-def check_entries(call: Call, entries: list[E] | None) -> list[E]:
+def check_entries(call: Call, entries: list[E] | None, name: str) -> list[E]:
     """The entries of a batch, which are refused together where their number or their ids are wrong."""
     if not entries:
-        raise SqsError(errors.BATCH_EMPTY)
+        raise SqsError(errors.BATCH_EMPTY, f"There should be at least one {name} in the request.")
     most = BATCH_MAX_BEYOND if call.door.beyond else BATCH_MAX
     if len(entries) > most:
         raise SqsError(errors.BATCH_TOO_MANY, f"Maximum number of entries per request are {most}. You have sent {len(entries)}.")
@@ -244,6 +252,7 @@ async def receive_message(call: Call, o: shapes.ReceiveMessage) -> shapes.Receiv
                 "The request include parameter that is not valid for this queue type.",
             )
     wanted = _wanted(o, door.beyond)
+    door.broker.meter(lane).seen_consumer(call.request.peer)
     try:
         got = await door.broker.receive(lane, most, lease_ms, wait_ms=wait_ms, delete=RECEIVE_AND_DELETE in wanted, attempt=attempt)
     except OverInFlight:
@@ -347,7 +356,7 @@ def _receipt(receipt: str) -> SqsError:
 
 async def delete_message_batch(call: Call, o: shapes.DeleteMessageBatch) -> shapes.DeleteMessageBatchResult:
     lane = call.lane(o.queue_url)
-    entries = check_entries(call, o.entries)
+    entries = check_entries(call, o.entries, "DeleteMessageBatchRequestEntry")
     if not lane.attributes.grouped:
         try:
             await call.door.broker.complete(lane, [entry.receipt_handle for entry in entries])
@@ -393,7 +402,7 @@ async def _change(call: Call, lane: Lane, receipt: str, seconds: int) -> None:
 
 async def change_message_visibility_batch(call: Call, o: shapes.ChangeMessageVisibilityBatch) -> shapes.ChangeMessageVisibilityBatchResult:
     lane = call.lane(o.queue_url)
-    entries = check_entries(call, o.entries)
+    entries = check_entries(call, o.entries, "ChangeMessageVisibilityBatchRequestEntry")
 
     async def one(entry: shapes.ChangeEntry) -> None:
         if entry.visibility_timeout is None:

@@ -46,7 +46,7 @@ async def create_queue(call: Call, o: shapes.CreateQueue) -> shapes.CreateQueueR
     lane = catalog.find(call.namespace, name)
     if lane is None:
         door.cooldowns.check_created(call.namespace, name)
-        door.check_queue_quota(call)
+        door.check_create(call)
         try:
             lane = await catalog.create(call.namespace, name, qa.made(values, tags, target, door.now_s()))
         except QueueExists:
@@ -71,7 +71,10 @@ def _check_combination(values: Mapping[str, str]) -> None:
             "Invalid value for the parameter FifoThroughputLimit. perMessageGroupId needs a DeduplicationScope of messageGroup.",
         )
     if values.get("SqsManagedSseEnabled") == "true" and values.get("KmsMasterKeyId"):
-        raise SqsError(errors.ATTRIBUTE_VALUE, "You can use one type of server-side encryption (SSE) at one time: SSE-SQS or SSE-KMS.")
+        raise SqsError(
+            errors.ATTRIBUTE_NAME,
+            "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS SSE.",
+        )
 
 
 def _checked_policies(call: Call, values: Mapping[str, str], own: Arn, fifo: bool, lane: Lane | None) -> int | None:
@@ -81,33 +84,30 @@ def _checked_policies(call: Call, values: Mapping[str, str], own: Arn, fifo: boo
         try:
             policy.parse(text)
         except policy.PolicyRefused as error:
-            raise SqsError(errors.ATTRIBUTE_VALUE, f"Invalid value for the parameter Policy. Reason: {error}") from None
+            raise SqsError(errors.ATTRIBUTE_VALUE, error.text) from None
     if values.get("RedriveAllowPolicy"):
         qa.redrive_allow_policy(values["RedriveAllowPolicy"])
     if not values.get("RedrivePolicy"):
         return None
-    target = qa.redrive_policy(values["RedrivePolicy"]).target
+    redrive = values["RedrivePolicy"]
+    target = qa.redrive_policy(redrive).target
     if (target.account, target.region) != (own.account, own.region):
-        raise _redrive("Dead-letter target owner should be the same as the source.")
+        raise qa.refused("RedrivePolicy", redrive, "Dead-letter target owner should be the same as the source.")
     found = call.door.broker.catalog.find(f"{target.account}{NAMESPACES}{target.region}", target.name)
     if found is None:
         raise (
             SqsError(errors.QUEUE_DOES_NOT_EXIST, "Dead letter target does not exist.")
             if lane is None
-            else _redrive("Dead letter target does not exist.")
+            else qa.refused("RedrivePolicy", redrive, "Dead letter target does not exist.")
         )
     if found.attributes.grouped != fifo:
-        raise _redrive("Dead-letter queue must be same type of queue as the source.")
+        raise qa.refused("RedrivePolicy", redrive, "Dead-letter queue must be same type of queue as the source.")
     if target == own:
-        raise _redrive("Dead-letter queue must not be the queue itself.")
+        raise qa.refused("RedrivePolicy", redrive, "Dead-letter queue must not be the queue itself.")
     allow = qa.shown(found.attributes).get("RedriveAllowPolicy")
     if allow and not qa.redrive_allow_policy(allow).allows(own):
-        raise _redrive("The dead-letter queue's RedriveAllowPolicy does not permit this source queue.")
+        raise qa.refused("RedrivePolicy", redrive, "The dead-letter queue's RedriveAllowPolicy does not permit this source queue.")
     return found.queue
-
-
-def _redrive(reason: str) -> SqsError:
-    return SqsError(errors.PARAMETER_VALUE, f"Value for parameter RedrivePolicy is invalid. Reason: {reason}")
 
 
 def check_tags(tags: Mapping[str, str]) -> Mapping[str, str]:
