@@ -125,12 +125,13 @@ class Call:
     def _facts(self) -> dict[str, str]:
         """What conditions of policies ask about."""
         now_ms = self.door.now_ms()
+        agent = self.request.headers.get(b"user-agent")
         return {
+            **({"aws:UserAgent": agent.decode("latin-1")} if agent is not None else {}),
             "aws:SourceIp": self.request.peer.rpartition(":")[0].strip("[]"),
             "aws:SecureTransport": "true" if self.base_url.startswith("https:") else "false",
             "aws:PrincipalAccount": self.caller.account,
             "aws:PrincipalArn": self.caller.arn,
-            "aws:UserAgent": self.request.headers.get(b"user-agent", b"").decode("latin-1"),
             "aws:EpochTime": str(now_ms // 1000),
             "aws:CurrentTime": datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }

@@ -27,7 +27,7 @@ from dovetail.doors.sqs.deadletters import Tasks
 from dovetail.doors.sqs.errors import SqsError
 from dovetail.doors.sqs.queueattributes import Arn
 from dovetail.doors.sqs.shapes import Shape
-from dovetail.doors.sqs.sigv4 import SignatureRefused, Verifier, peek_scope
+from dovetail.doors.sqs.sigv4 import JSON_TYPES, SignatureRefused, Verifier, normal_path, peek_scope
 from dovetail.errors import DovetailError
 from dovetail.service.accounts import Accounts, Quota
 from dovetail.service.audit import Audit
@@ -229,7 +229,11 @@ class Door:
             raise SqsError(errors.ACTION_UNKNOWN, "Use POST or GET.")
         fields = querywire.form(request.query)
         if request.method == "POST" and request.body:
-            fields |= querywire.form(request.body)
+            below = querywire.form(request.body)
+            if fields.keys() & below.keys():
+                # Otherwise the body of a presigned URL, which may be unsigned, could put another action in the place of the signed one.
+                raise SqsError(errors.SERIALIZATION, "A field stands in the URL or in the body, not in both.")
+            fields |= below
         name = fields.pop("Action", "")
         if not name:
             raise SqsError(errors.ACTION_MISSING)
@@ -239,7 +243,8 @@ class Door:
         if fields.pop("Version", "2012-11-05") not in ("2012-11-05", "2011-10-01", "2009-02-01", "2008-01-01"):
             raise SqsError(errors.PARAMETER_VALUE, "The Version of this service is 2012-11-05.")
         if request.path != "/" and "QueueUrl" not in fields:
-            fields["QueueUrl"] = request.path
+            # As the signature sees it, without dot segments.
+            fields["QueueUrl"] = normal_path(request.path)
         return action, fields
 
     def _call(self, request: Request, action: Action, request_id: str) -> Call:
@@ -298,5 +303,4 @@ def _remember(cache: dict[bytes, T], key: bytes, value: T) -> None:
 
 def refused(error: SignatureRefused) -> SqsError:
     """A signature that does not hold, under AWS's own codes."""
-    status = 400 if error.code == "IncompleteSignature" else 403
-    return SqsError(errors.Kind(error.code, error.code, status, error.text), error.text)
+    return SqsError(errors.Kind(JSON_TYPES[error.code], error.code, error.status, error.text), error.text)

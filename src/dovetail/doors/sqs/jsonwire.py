@@ -55,7 +55,7 @@ def encode(result: Result, request_id: str) -> Response:
 
 def encode_error(error: SqsError, request_id: str) -> Response:
     kind = error.kind
-    name = f"com.amazonaws.sqs#{kind.name}"
+    name = kind.name if "#" in kind.name else f"com.amazonaws.sqs#{kind.name}"
     headers: tuple[Header, ...] = (
         (b"x-amzn-requestid", request_id.encode()),
         (b"x-amzn-errortype", name.encode()),
