@@ -9,8 +9,8 @@
     [queues."bills.fifo"]                 the name makes it a FIFO queue
     ContentBasedDeduplication = true      SQS's own names are as good
 
-A file is read and checked as a whole before anything is made, and every complaint names the file, the queue and the key. What an attribute
-may be is queueattributes.py's business, and making a queue is queues.py's: this file only asks them.
+A file is read and checked before anything is made, and every complaint names the file, the queue and the key. What an attribute may be
+is queueattributes.py's business, and making a queue is queues.py's: this file only asks them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dovetail.doors.http.message import Request
 from dovetail.doors.sqs import errors, queues, shapes, tags
 from dovetail.doors.sqs import queueattributes as qa
 from dovetail.doors.sqs.calls import Call, Caller
 from dovetail.doors.sqs.errors import SqsError
+from dovetail.doors.sqs.policy import PolicyRefused, parse
 from dovetail.doors.sqs.queueattributes import Arn
 from dovetail.errors import BadRequest, DovetailError
 
@@ -147,6 +149,10 @@ def _wanted(file: QueueFile, name: str, table: Mapping[str, Any], beyond: bool) 
             qa.checked({attribute: text}, fifo=fifo, creating=True, beyond=beyond)
         except SqsError:
             raise file.bad(name, key, f"{_shown(value)}: {_rule(attribute, beyond)}") from None
+        try:
+            _check_document(attribute, text)
+        except (SqsError, PolicyRefused) as error:
+            raise file.bad(name, key, str(error)) from None
         one.attributes[attribute], one.keys[attribute] = text, key
     if fifo:
         one.attributes["FifoQueue"] = "true"
@@ -167,6 +173,17 @@ def _text(attribute: str, value: object) -> str | None:
     units = {} if attribute not in qa.NUMBERS else _BYTES if attribute == "MaximumMessageSize" else _SECONDS
     match = re.fullmatch(r"([0-9]{1,9}) ?([A-Za-z]+)", value)
     return str(int(match[1]) * units[match[2]]) if match is not None and match[2] in units else value
+
+
+def _check_document(attribute: str, text: str) -> None:
+    if not text:
+        return  # It removes the attribute.
+    if attribute == "Policy":
+        parse(text)
+    elif attribute == "RedrivePolicy":
+        qa.redrive_policy(text)
+    elif attribute == "RedriveAllowPolicy":
+        qa.redrive_allow_policy(text)
 
 
 def _rule(attribute: str, beyond: bool) -> str:
@@ -221,12 +238,23 @@ def _tags(file: QueueFile, name: str, table: Mapping[str, Any]) -> dict[str, str
 async def make(door: Door, file: QueueFile) -> None:
     """Make what is missing and set what differs. Redrive policies come last, when every queue that one could name is there."""
     caller = Caller(file.account, file.region, "", False)
-    call = Call(door, "SetQueueAttributes", caller, "http://queuefile", "queuefile", {})
+    call = Call(door, "SetQueueAttributes", caller, "http://queuefile", "queuefile", Request("POST", b"/", {}, b"", True))
+    for one in file.queues.values():
+        _check_target(call, file, one)
     for one in file.queues.values():
         await _told(file, one, _make(call, file, one))
     for one in file.queues.values():
         if "RedrivePolicy" in one.attributes:
             await _told(file, one, _set(call, file, one, ("RedrivePolicy",)))
+
+
+def _check_target(call: Call, file: QueueFile, one: Wanted) -> None:
+    if one.attributes.get("RedrivePolicy"):
+        target = qa.redrive_policy(one.attributes["RedrivePolicy"]).target
+        here = (target.account, target.region) == (file.account, file.region)
+        if here and target.name not in file.queues and call.door.broker.catalog.find(call.namespace, target.name) is None:
+            text = f"{target.name!r}: there is no such queue, neither in this file nor in the node"
+            raise file.bad(one.name, one.keys["RedrivePolicy"], text)
 
 
 async def _make(call: Call, file: QueueFile, one: Wanted) -> None:
