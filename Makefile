@@ -5,6 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SERVES := $(VENV)/.serves
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
@@ -20,11 +21,17 @@ help:  ## this list
 
 setup: $(READY)  ## make the virtual environment in .venv (quick when it is there)
 
+# What a node needs, and no more: `make run` on a fresh clone fetches five small packages.
 # setuptools goes in first and the build runs without isolation, so that a second run fetches nothing.
-$(READY): pyproject.toml constraints.txt
+$(SERVES): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Dovetail needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e .
+	@touch $@
+
+# With the tools, the clients that the tests drive the server with, and the lab.
+$(READY): $(SERVES)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,lab]'
 	@touch $@
 
@@ -39,7 +46,7 @@ engines:
 
 STORE ?= local:./data
 HTTP ?= 127.0.0.1:9324
-run: setup  ## start a node on local:./data
+run: $(SERVES)  ## start a node on local:./data
 	@exec $(BIN)/dovetail serve --store $(STORE) --http $(HTTP)
 
 T ?= tests
