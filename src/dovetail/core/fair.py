@@ -27,7 +27,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from dovetail.core.chunk import GONE, HELD, LOW32, MASK, READY, SHIFT, TOMB
-from dovetail.core.usage import ALL, Usage
+from dovetail.core.usage import ALL, BUCKET_MS, Usage
 
 if TYPE_CHECKING:
     from dovetail.core.chunk import Chunk
@@ -205,7 +205,6 @@ class Tenants:
 
     def take(self, lane: Lane, chunk: Chunk, at: int, count: int) -> None:
         """`count` messages were leased; several only where none of them has a name."""
-        self._pass()
         self.usage.begin(ALL, count, self.now)
         tenant = chunk.named(at)
         if tenant:
@@ -217,7 +216,6 @@ class Tenants:
 
     def end(self, tenant: int, count: int, time: int) -> None:
         """A lease ended at `time`; the message itself is told separately."""
-        self._pass()
         self.usage.end(ALL, count, time)
         if tenant:
             self.usage.end(tenant, count, time)
@@ -235,9 +233,13 @@ class Tenants:
             self.noisy.pop(tenant, None)
             self._forget(tenant)
 
-    def _pass(self) -> None:
-        for tenant in self.usage.pass_to(self.now):
-            self._forget(tenant)
+    def pass_to(self, now: int) -> None:
+        """Time passes, before anything else is told of this moment."""
+        self.now = now
+        bucket = now // BUCKET_MS
+        if bucket != self.usage.bucket:
+            for tenant in self.usage.pass_to(bucket):
+                self._forget(tenant)
 
     def _forget(self, tenant: int) -> None:
         """Nothing alive and nothing in the window: the name goes, and its number is free."""
@@ -251,7 +253,6 @@ class Tenants:
 
     def begin_pop(self, lane: Lane) -> None:
         """Who is quiet again? Asked once in ten seconds, so that many noisy tenants do not make a pop dear."""
-        self._pass()
         if self.spells_at == self.usage.bucket:
             return
         self.spells_at = self.usage.bucket

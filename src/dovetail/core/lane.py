@@ -83,7 +83,7 @@ class Lane:
     def advance(self, now: int) -> None:
         """Everything with visible_at ≤ now becomes visible."""
         if self.tenants is not None:
-            self.tenants.now = now
+            self.tenants.pass_to(now)
         if now < self.index.earliest:
             return
         for time, sequence in self.index.take_due(now):

@@ -140,7 +140,7 @@ class Push(NamedTuple):
     delays: Sequence[int] | None = None
     """One for each message, or a single one for all, in milliseconds; None takes the queue's."""
     groups: Column | None = None
-    """An empty string is a message without a group."""
+    """The name of each message's group or, in a lane without groups, of its tenant; empty for a message without one."""
     dedups: bytes | None = None
     """Sixteen bytes for each message."""
     ids: bytes | None = None

@@ -52,21 +52,23 @@ class Usage:
         return not (self.in_flight[row] or self.used[row] or self.handed[row])
 
     def begin(self, row: int, count: int, now: int) -> None:
-        """`count` messages are handed out."""
+        """`count` messages are handed out. The window has passed to `now`."""
         self.book(row, now)
         self.in_flight[row] += count
         if row != ALL:
-            handed = self._bucket(self.bucket).handed
+            handed = (self.buckets.get(self.bucket) or self._begin(self.bucket)).handed
             handed[row] = handed.get(row, 0) + count
             self.handed[row] += count
 
     def end(self, row: int, count: int, time: int) -> None:
         """`count` messages were settled, or lapsed, at `time`; no later `begin` or `book` of this row has been told."""
-        self._spread(row, count, self.since[row], time)
+        since = self.since[row]
+        if since < time:
+            self._spread(row, count, since, time)
         self.in_flight[row] -= count
 
     def book(self, row: int, now: int) -> None:
-        """Whatever the row has used until now is in its sum. The window must have passed to `now`."""
+        """Whatever the row has used until now is in its sum. The window has passed to `now`."""
         since = self.since[row]
         if since != now:
             if self.in_flight[row]:
@@ -80,22 +82,17 @@ class Usage:
             number = start // BUCKET_MS
             stop = min(end, (number + 1) * BUCKET_MS)
             amount = weight * (stop - start)
-            used = self._bucket(number).used
+            used = (self.buckets.get(number) or self._begin(number)).used
             used[row] = used.get(row, 0) + amount
             self.used[row] += amount
             start = stop
 
-    def _bucket(self, number: int) -> Bucket:
-        bucket = self.buckets.get(number)
-        if bucket is None:
-            bucket = self.buckets[number] = Bucket()
+    def _begin(self, number: int) -> Bucket:
+        bucket = self.buckets[number] = Bucket()
         return bucket
 
-    def pass_to(self, now: int) -> list[int]:
-        """Time passes: buckets leave the window. Returns the rows that were in one that left, some perhaps more than once."""
-        number = now // BUCKET_MS
-        if number == self.bucket:
-            return []
+    def pass_to(self, number: int) -> list[int]:
+        """The bucket of now has this number: old ones leave the window. Returns the rows that were in one, some perhaps more than once."""
         self.bucket = number
         left: list[int] = []
         for old in sorted(key for key in self.buckets if key <= number - BUCKETS):
