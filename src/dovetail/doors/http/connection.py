@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, cast
 
 from .message import CONTINUE, Request, Response, encode, plain
@@ -192,7 +193,7 @@ class Connection(asyncio.Protocol):
             if isinstance(answer, Response):
                 slot.answer = answer
                 return
-            slot.work = work = asyncio.ensure_future(answer, loop=self._loop)
+            slot.work = work = self._loop.create_task(answer) if isinstance(answer, Coroutine) else asyncio.ensure_future(answer)
         except Exception as error:
             slot.answer = self._failed(error)
             return
