@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from hashlib import md5 as _md5
 
 from dovetail.core.message import Attribute, decode_attributes, encode_attributes
@@ -19,6 +19,9 @@ from dovetail.doors.sqs.shapes import Value
 
 ATTRIBUTES_MAX = 10
 NAME_CHARS_MAX = 256
+NUMBER_CHARS_MAX = 512
+NUMBER_DIGITS_MAX = 38
+NUMBER_LEAST, NUMBER_MOST = Decimal("1e-128"), Decimal("1e126")
 TRACE_CHARS_MAX = 1024
 TRACE_HEADER = "AWS.TraceHeader"
 SENDER = "AWS.SenderId"
@@ -27,6 +30,7 @@ DEDUPLICATION = "AWS.DeduplicationId"
 _REFUSED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]+")
 _TYPE = re.compile(r"(String|Number|Binary)(\..+)?", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,6})?", re.ASCII)
 _TOKEN = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 _BYTES = struct.Struct(">I")
 
@@ -71,6 +75,14 @@ def attributes_of(given: Mapping[str, Value]) -> tuple[dict[str, Attribute], int
     return made, size
 
 
+def counted(body: str, given: Mapping[str, Value] | None) -> int:
+    """The bytes that a message counts, whether or not it may be sent."""
+    size = len(body.encode(errors="replace"))
+    for name, value in (given or {}).items():
+        size += len(name.encode()) + len(value.data_type.encode()) + len(value.binary_value or (value.string_value or "").encode())
+    return size
+
+
 def _check_name(name: str) -> None:
     if not name or len(name) > NAME_CHARS_MAX:
         raise SqsError(errors.PARAMETER_VALUE, f"The message attribute name must have 1 to {NAME_CHARS_MAX} characters.")
@@ -89,8 +101,8 @@ def _attribute(name: str, value: Value) -> Attribute:
     if match is None or len(value.data_type) > NAME_CHARS_MAX:
         raise SqsError(
             errors.PARAMETER_VALUE,
-            f"The message attribute '{name}' has an invalid message attribute type, "
-            "the set of supported type prefixes is Binary, Number, and String.",
+            f"The type of message (user) attribute '{name}' is invalid. "
+            "You must use only the following supported type prefixes: Binary, Number, String.",
         )
     if value.string_list_values or value.binary_list_values:
         raise SqsError(errors.UNSUPPORTED, "Message attribute list values in SendMessage operation are not supported.")
@@ -102,7 +114,7 @@ def _attribute(name: str, value: Value) -> Attribute:
     if not value.string_value:
         raise _empty(name, kind)
     if _REFUSED.search(value.string_value):
-        raise SqsError(errors.MESSAGE_CONTENTS)
+        raise SqsError(errors.PARAMETER_VALUE, errors.MESSAGE_CONTENTS.text)
     if kind == "Number":
         _check_number(name, value.string_value)
     return Attribute(value.data_type, value.string_value.encode())
@@ -111,18 +123,19 @@ def _attribute(name: str, value: Value) -> Attribute:
 def _empty(name: str, kind: str) -> SqsError:
     return SqsError(
         errors.PARAMETER_VALUE,
-        f"The message attribute '{name}' must contain non-empty message attribute value for message attribute type '{kind}'.",
+        f"Message (user) attribute '{name}' must contain a non-empty value of type '{kind}'.",
     )
 
 
 def _check_number(name: str, text: str) -> None:
-    try:
+    """38 digits between 10^-128 and 10^126. The form is looked at first: Decimal also reads underscores, blanks and infinity."""
+    good = len(text) <= NUMBER_CHARS_MAX and _NUMBER.fullmatch(text) is not None
+    if good:
         number = Decimal(text)
-        good = number.is_finite() and len(number.as_tuple().digits) <= 38 and (not number or -129 < number.adjusted() < 127)
-    except InvalidOperation:
-        good = False
+        digits = "".join(map(str, number.as_tuple().digits)).strip("0")
+        good = len(digits) <= NUMBER_DIGITS_MAX and (not number or NUMBER_LEAST <= number.copy_abs() <= NUMBER_MOST)
     if not good:
-        raise SqsError(errors.PARAMETER_VALUE, f"Could not cast message attribute '{name}' value to number.")
+        raise SqsError(errors.PARAMETER_VALUE, f"Can't cast the value of message (user) attribute '{name}' to a number.")
 
 
 def system_attributes_of(given: Mapping[str, Value]) -> str | None:

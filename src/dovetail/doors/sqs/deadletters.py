@@ -48,7 +48,7 @@ class Task:
             str(self.destination) if self.destination is not None else None,
             self.rate,
             self.to_move,
-            str(self.redrive.error) if self.redrive.error is not None else None,
+            errors.of(self.redrive.error).kind.code if self.redrive.error is not None else None,
         )
 
 
@@ -119,7 +119,7 @@ async def start_message_move_task(call: Call, o: shapes.StartMessageMoveTask) ->
     tasks = call.door.tasks
     if any(task.redrive.status == "running" for task in tasks.of(arn)):
         raise SqsError(
-            errors.UNSUPPORTED,
+            errors.PARAMETER_VALUE,
             "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
         )
     to_move = source.counts().visible
@@ -142,8 +142,8 @@ async def cancel_message_move_task(call: Call, o: shapes.CancelMessageMoveTask) 
         told = json.loads(b64decode(o.task_handle, validate=True))
         source = str(told["sourceArn"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise invalid("TaskHandle", o.task_handle, "It was not given by this service.") from None
-    _by_arn(call, "TaskHandle", source)
+        raise SqsError(errors.PARAMETER_VALUE, "Value for parameter TaskHandle is invalid.") from None
+    _by_arn(call, "SourceArn", source)
     task = call.door.tasks.find(o.task_handle)
     if task is None:
         raise SqsError(errors.RESOURCE_NOT_FOUND, "Task does not exist.")

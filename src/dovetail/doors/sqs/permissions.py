@@ -15,7 +15,7 @@ async def add_permission(call: Call, o: shapes.AddPermission) -> None:
     try:
         changed = policy.add_permission(text, o.label, o.accounts, o.actions, str(call.arn_of(lane)))
     except policy.PolicyRefused as error:
-        raise SqsError(errors.PARAMETER_VALUE, str(error)) from None
+        raise SqsError(errors.BY_CODE[error.code], error.text) from None
     await configure(call, lane, qa.applied(lane.attributes, {"Policy": changed}, None))
 
 
@@ -25,5 +25,5 @@ async def remove_permission(call: Call, o: shapes.RemovePermission) -> None:
     try:
         changed = policy.remove_permission(text or "", o.label)
     except policy.PolicyRefused as error:
-        raise SqsError(errors.PARAMETER_VALUE, str(error)) from None
+        raise SqsError(errors.BY_CODE[error.code], error.text) from None
     await configure(call, lane, qa.applied(lane.attributes, {"Policy": changed}, None))

@@ -220,7 +220,7 @@ def remove_permission(policy_text: str | None, label: str) -> str:
 
 
 def _parameter(name: str, value: str, reason: str) -> PolicyRefused:
-    return PolicyRefused(f"Value {value} for parameter {name} is invalid. Reason: {reason}", "InvalidParameterValue")
+    return PolicyRefused(f"Value {value[:200]} for parameter {name} is invalid. Reason: {reason}", "InvalidParameterValue")
 
 
 def _wrong(reason: str) -> PolicyRefused:

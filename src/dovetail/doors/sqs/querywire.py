@@ -7,6 +7,7 @@ The names of members come from shapes.py. A list is numbered from 1, in any orde
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from types import UnionType
@@ -27,7 +28,7 @@ FIELDS_MAX = 10_000
 """Names in one form; the largest batch with the most attributes has about 700."""
 
 S = TypeVar("S", bound=Shape)
-_CONTROL = {code: f"&#x{code:X};" for code in (0xD,)}
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Member(NamedTuple):
@@ -199,15 +200,16 @@ def _content(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, bytes):
         return b64encode(value).decode()
-    # A carriage return written as itself would be read back as a line feed.
-    return escape(str(value)).translate(_CONTROL)
+    text = escape(str(value))
+    # XML has no way at all to write most control characters, and a carriage return written as itself would be read back as a line feed.
+    return text if text.isprintable() else NOT_XML.sub("\ufffd", text).replace("\r", "&#xD;")
 
 
 def encode_error(error: SqsError, request_id: str) -> Response:
     kind = error.kind
     text = (
         f'<?xml version="1.0"?><ErrorResponse xmlns="{NAMESPACE}"><Error><Type>{"Sender" if kind.sender else "Receiver"}</Type>'
-        f"<Code>{kind.code}</Code><Message>{_content(error.text)}</Message><Detail/></Error><RequestId>{request_id}</RequestId></ErrorResponse>"
+        f"<Code>{kind.code}</Code><Message>{_content(error.query_text)}</Message><Detail/></Error><RequestId>{request_id}</RequestId></ErrorResponse>"
     )
     return Response(kind.status, text.encode(), CONTENT_TYPE, ((b"x-amzn-requestid", request_id.encode()),))
 
@@ -216,12 +218,15 @@ def encode_error(error: SqsError, request_id: str) -> Response:
 
 
 def encode_json(action: str, result: Result, request_id: str) -> Response:
-    answer = {f"{action}Response": {f"{action}Result": result, "ResponseMetadata": {"RequestId": request_id}}}
-    return Response(200, msgspec.json.encode(answer), b"application/json", ((b"x-amzn-requestid", request_id.encode()),))
+    metadata = {"ResponseMetadata": {"RequestId": request_id}}
+    answer = metadata if result is None else {f"{action}Result": result, **metadata}
+    return Response(
+        200, msgspec.json.encode({f"{action}Response": answer}), b"application/json", ((b"x-amzn-requestid", request_id.encode()),)
+    )
 
 
 def encode_json_error(error: SqsError, request_id: str) -> Response:
     kind = error.kind
-    told = {"Type": "Sender" if kind.sender else "Receiver", "Code": kind.code, "Message": error.text}
+    told = {"Type": "Sender" if kind.sender else "Receiver", "Code": kind.code, "Message": error.query_text, "Detail": None}
     answer = {"Error": told, "RequestId": request_id}
     return Response(kind.status, msgspec.json.encode(answer), b"application/json", ((b"x-amzn-requestid", request_id.encode()),))

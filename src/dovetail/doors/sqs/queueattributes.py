@@ -20,6 +20,7 @@ DEDUPLICATION_MS = 300_000
 RETENTION_S = 345_600
 RECEIVES_MAX = 1000
 SOURCES_MAX = 10
+DOCUMENT_CHARS_SHOWN = 500
 
 
 class Number(NamedTuple):
@@ -83,26 +84,28 @@ def arn_of(text: str) -> Arn | None:
 
 
 def checked(given: Mapping[str, str], *, fifo: bool, creating: bool, beyond: bool) -> dict[str, str]:
-    """Attributes as a caller gave them, each held to its rule; names that the queue cannot have are refused."""
+    """Attributes as a caller gave them, each held to its rule and numbers in one form; names that the queue cannot have are refused."""
+    made: dict[str, str] = {}
     for name, value in given.items():
-        if name not in ALL or name in READ_ONLY or (name in FIFO_ONLY and not fifo) or (name == "FifoQueue" and not creating and not fifo):
+        if name not in ALL or name in READ_ONLY or (name in FIFO_ONLY and not fifo):
             raise SqsError(errors.ATTRIBUTE_NAME, f"Unknown Attribute {name[:100]}.")
-        if name in NUMBERS:
-            _check_number(name, value, beyond)
-        elif name in CHOICES and value not in CHOICES[name]:
-            raise _bad(name)
-    return dict(given)
+        if name in CHOICES and value not in CHOICES[name]:
+            raise _bad(name, "" if creating or name != "FifoQueue" else " Reason: Modifying queue type is not supported.")
+        made[name] = _number(name, value, beyond) if name in NUMBERS else value
+    return made
 
 
-def _check_number(name: str, value: str, beyond: bool) -> None:
+def _number(name: str, value: str, beyond: bool) -> str:
     rule = NUMBERS[name]
     most = BEYOND.get(name, rule.most) if beyond else rule.most
     if not value.isascii() or not value.isdigit() or len(value) > 12 or not rule.least <= int(value) <= most:
         raise _bad(name)
+    # A queue that was made with 030 is the one that is made with 30.
+    return str(int(value))
 
 
-def _bad(name: str) -> SqsError:
-    return SqsError(errors.ATTRIBUTE_VALUE, f"Invalid value for the parameter {name}.")
+def _bad(name: str, reason: str = "") -> SqsError:
+    return SqsError(errors.ATTRIBUTE_VALUE, f"Invalid value for the parameter {name}.{reason}")
 
 
 class RedrivePolicy(NamedTuple):
@@ -116,15 +119,16 @@ def redrive_policy(text: str) -> RedrivePolicy:
     if isinstance(count, str) and count.isascii() and count.isdigit() and len(count) < 6:
         count = int(count)
     if not value.keys() <= {"maxReceiveCount", "deadLetterTargetArn"} or not isinstance(target, str):
-        raise _json("RedrivePolicy", "Redrive policy does not contain mandatory attribute: deadLetterTargetArn.")
+        raise refused("RedrivePolicy", text, "Redrive policy does not contain mandatory attribute: deadLetterTargetArn.")
     if type(count) is not int or not 1 <= count <= RECEIVES_MAX:
-        raise _json(
+        raise refused(
             "RedrivePolicy",
+            text,
             f"Invalid value for maxReceiveCount: {str(count)[:40]}, valid values are from 1 to {RECEIVES_MAX} both inclusive.",
         )
     arn = arn_of(target)
     if arn is None:
-        raise _json("RedrivePolicy", "Invalid value for deadLetterTargetArn.")
+        raise refused("RedrivePolicy", text, "Invalid value for deadLetterTargetArn.")
     return RedrivePolicy(arn, count)
 
 
@@ -140,11 +144,11 @@ def redrive_allow_policy(text: str) -> RedriveAllowPolicy:
     value = _object("RedriveAllowPolicy", text)
     permission, sources = value.get("redrivePermission"), value.get("sourceQueueArns", [])
     if permission not in ("allowAll", "denyAll", "byQueue") or not value.keys() <= {"redrivePermission", "sourceQueueArns"}:
-        raise _json("RedriveAllowPolicy", "redrivePermission is allowAll, denyAll or byQueue.")
+        raise refused("RedriveAllowPolicy", text, "redrivePermission is allowAll, denyAll or byQueue.")
     if not isinstance(sources, list) or not all(isinstance(one, str) and arn_of(one) for one in sources):
-        raise _json("RedriveAllowPolicy", "sourceQueueArns is a list of queue ARNs.")
+        raise refused("RedriveAllowPolicy", text, "sourceQueueArns is a list of queue ARNs.")
     if (permission == "byQueue") != bool(sources) or len(sources) > SOURCES_MAX:
-        raise _json("RedriveAllowPolicy", f"byQueue names 1 to {SOURCES_MAX} sourceQueueArns, and only byQueue names any.")
+        raise refused("RedriveAllowPolicy", text, f"byQueue names 1 to {SOURCES_MAX} sourceQueueArns, and only byQueue names any.")
     return RedriveAllowPolicy(permission, tuple(sources))
 
 
@@ -152,15 +156,15 @@ def _object(name: str, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise _json(name, "Not a valid JSON object.") from None
+        value = None
     if not isinstance(value, dict):
-        raise _json(name, "Not a valid JSON object.")
+        raise refused(name, text, "Not a valid JSON object.")
     return value
 
 
-def _json(name: str, reason: str) -> SqsError:
-    # AWS says InvalidParameterValue here and not InvalidAttributeValue.
-    return SqsError(errors.PARAMETER_VALUE, f"Value for parameter {name} is invalid. Reason: {reason}")
+def refused(name: str, text: str, reason: str) -> SqsError:
+    """For attributes that are documents. AWS says InvalidParameterValue here and not InvalidAttributeValue."""
+    return SqsError(errors.PARAMETER_VALUE, f"Value {text[:DOCUMENT_CHARS_SHOWN]} for parameter {name} is invalid. Reason: {reason}")
 
 
 def applied(attributes: Attributes, given: Mapping[str, str], target: int | None) -> Attributes:
@@ -176,6 +180,11 @@ def applied(attributes: Attributes, given: Mapping[str, str], target: int | None
             extra[name] = json.dumps(value) if name in TEXTS else value
         else:
             extra.pop(name, None)
+        # One of the two encryptions is on, the one that was named last.
+        if name == "KmsMasterKeyId" and value:
+            extra.pop("SqsManagedSseEnabled", None)
+        elif name == "SqsManagedSseEnabled" and value == "true":
+            extra.pop("KmsMasterKeyId", None)
         if name == "RedrivePolicy":
             rules["dead_letter"] = target or 0
             rules["receives_max"] = redrive_policy(value).receives_max if value else 0
@@ -200,7 +209,7 @@ def shown(attributes: Attributes) -> dict[str, str]:
     for name, number in NUMBERS.items():
         if number.rule:
             values[name] = str(getattr(attributes, number.rule) // 1000)
-        elif name != "KmsDataKeyReusePeriodSeconds" or "KmsMasterKeyId" in extra:
+        elif name != "KmsDataKeyReusePeriodSeconds" or name in extra or "KmsMasterKeyId" in extra:
             values[name] = extra.get(name, str(number.default))
     for name in TEXTS:
         if name in extra:

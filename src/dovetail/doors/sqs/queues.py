@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -155,8 +155,8 @@ def paged(names: Sequence[str], most: int | None, token: str | None) -> tuple[Se
         if most is None:
             raise invalid("NextToken", token, "NextToken cannot be specified without MaxResults.")
         try:
-            last = urlsafe_b64decode(token.encode()).decode()
-        except (ValueError, UnicodeEncodeError):
+            last = b64decode(token.encode(), b"-_", validate=True).decode()
+        except ValueError:
             raise invalid("NextToken", token, "It was not given by this service.") from None
         names = [name for name in names if name > last]
     page = names[: most or PAGE_MAX]

@@ -233,7 +233,7 @@ class ListDeadLetterSourceQueues(Shape):
     max_results: int | None = None
 
 
-class ListDeadLetterSourceQueuesResult(Shape, omit_defaults=False):
+class ListDeadLetterSourceQueuesResult(Shape):
     queue_urls: Annotated[list[str], Q("QueueUrl")] = field(name="queueUrls")
     next_token: str | None = None
 
