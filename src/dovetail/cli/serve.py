@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import logging
 import os
+import resource
 import signal
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
@@ -52,6 +54,10 @@ def run(given: argparse.Namespace) -> int:
 
     loaded = flags.read(given)
     settings = loaded.settings
+    # Every caller is a file to the system, and the usual soft limit of 1024 is the price of a habit: take what we may have.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     lines.write_to_stderr(settings.log)
     for name in loaded.unknown:
         log.warning("%s is set in the environment, and there is no such setting", name)

@@ -17,7 +17,7 @@ class Bounds:
     """All headers of one request together, as they were sent."""
     body_bytes_max: int = 2 * BATCH_BYTES_MAX
     """Protocols over HTTP write bodies as text (base64, JSON), which is larger than what they mean."""
-    connections_max: int = 4096
+    connections_max: int = 20_000
     pipeline_max: int = 64
     """Requests of one connection that are under way at once; more of them wait unread in the kernel."""
     idle_s: float = 75.0
