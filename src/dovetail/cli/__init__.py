@@ -12,6 +12,8 @@ from importlib import import_module
 
 COMMANDS = {
     "serve": "start a node and serve until it is told to stop",
+    "queue": "look at the queues of a running node, and work with them",
+    "account": "make accounts and access keys, rotate and revoke them",
     "inspect": "look into a data folder, also beside a running node",
     "backup": "copy a data folder while its node runs, and verify the copy",
     "restore": "make a data folder from a backup, and verify it",
@@ -31,6 +33,7 @@ usage: dovetail COMMAND [options]
 try:
   dovetail serve                          a node on ./data, at http://127.0.0.1:9324
   dovetail serve --store memory:          nothing is kept when it stops
+  dovetail queue ls                       what is in the queues of a running node
   dovetail COMMAND --help                 what a command can do
 """
 

@@ -187,7 +187,7 @@ SLIPS: list[tuple[str, str]] = [
     ),
     (
         "[queues.orders]\ncontent_based_deduplication = true",
-        ': [queues.orders] content_based_deduplication: belongs to a FIFO queue, whose name ends with .fifo: [queues."orders.fifo"]',
+        ": [queues.orders] content_based_deduplication: belongs to a FIFO queue, whose name ends with .fifo",
     ),
     (
         "[queues.orders]\ndelay = 1\nDelaySeconds = 1",

@@ -135,29 +135,38 @@ def _wanted(file: QueueFile, name: str, table: Mapping[str, Any], beyond: bool) 
     for key, value in table.items():
         if key in OURS:
             continue
-        attribute = KEYS.get(key)
-        if attribute is None:
-            raise file.bad(name, key, f"there is no such key; there are {', '.join(sorted((*KEYS.keys() - SETTABLE, *OURS)))}")
+        try:
+            attribute, text = attribute_of(key, value, fifo, beyond)
+        except ValueError as error:
+            raise file.bad(name, key, str(error)) from None
         if attribute in one.keys:
             raise file.bad(name, key, f"is the same as {one.keys[attribute]}, which is there too")
-        if attribute in qa.FIFO_ONLY and not fifo:
-            raise file.bad(name, key, f'belongs to a FIFO queue, whose name ends with .fifo: [queues."{name}.fifo"]')
-        text = _text(attribute, value)
-        try:
-            if text is None:
-                raise SqsError(errors.ATTRIBUTE_VALUE)
-            qa.checked({attribute: text}, fifo=fifo, creating=True, beyond=beyond)
-        except SqsError:
-            raise file.bad(name, key, f"{_shown(value)}: {_rule(attribute, beyond)}") from None
-        try:
-            _check_document(attribute, text)
-        except (SqsError, PolicyRefused) as error:
-            raise file.bad(name, key, str(error)) from None
         one.attributes[attribute], one.keys[attribute] = text, key
     if fifo:
         one.attributes["FifoQueue"] = "true"
     _dead_letter(file, one, table)
     return one._replace(tags=_tags(file, name, table))
+
+
+def attribute_of(key: str, value: object, fifo: bool, beyond: bool) -> tuple[str, str]:
+    """An attribute and its value as SQS has them, of a key and a value as people write them; ValueError says what is wrong."""
+    attribute = KEYS.get(key)
+    if attribute is None:
+        raise ValueError(f"there is no such key; there are {', '.join(sorted((*KEYS.keys() - SETTABLE, *OURS)))}")
+    if attribute in qa.FIFO_ONLY and not fifo:
+        raise ValueError("belongs to a FIFO queue, whose name ends with .fifo")
+    text = _text(attribute, value)
+    try:
+        if text is None:
+            raise SqsError(errors.ATTRIBUTE_VALUE)
+        qa.checked({attribute: text}, fifo=fifo, creating=True, beyond=beyond)
+    except SqsError:
+        raise ValueError(f"{_shown(value)}: {_rule(attribute, beyond)}") from None
+    try:
+        _check_document(attribute, text)
+    except (SqsError, PolicyRefused) as error:
+        raise ValueError(str(error)) from None
+    return attribute, text
 
 
 def _text(attribute: str, value: object) -> str | None:
