@@ -17,9 +17,10 @@ Points = Sequence[tuple[float, float]]
 
 
 def dots(title: str, series: Mapping[str, Points], *, across: str) -> str:
-    """Each series' points (seconds across, milliseconds up), named at its own colour."""
+    """Each series' points (seconds across, milliseconds up), in its own colour and named above."""
     everything = [point for points in series.values() for point in points]
-    across_max = max((x for x, _ in everything), default=1.0) or 1.0
+    # A multiple of four, so that the four steps of the scale are whole numbers.
+    across_max = 4.0 * max(1, math.ceil(max((x for x, _ in everything), default=0.0) / 4))
     low = math.floor(math.log10(max(0.1, min((y for _, y in everything), default=1.0))))
     high = max(low + 1, math.ceil(math.log10(max(1.0, max((y for _, y in everything), default=1.0)))))
 
@@ -38,9 +39,7 @@ def dots(title: str, series: Mapping[str, Points], *, across: str) -> str:
         lines.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" fill="#555555">{_told(10.0**power)}</text>')
     for step in range(5):
         x, _ = place(across_max * step / 4, 1)
-        lines.append(
-            f'<text x="{x:.1f}" y="{HEIGHT - _BOTTOM + 18}" text-anchor="middle" fill="#555555">{across_max * step / 4:.3g}</text>'
-        )
+        lines.append(f'<text x="{x:.1f}" y="{HEIGHT - _BOTTOM + 18}" text-anchor="middle" fill="#555555">{across_max * step / 4:g}</text>')
     lines.append(f'<text x="{WIDTH - _RIGHT}" y="{HEIGHT - 10}" text-anchor="end" fill="#555555">{escape(across)}</text>')
     for index, (name, points) in enumerate(series.items()):
         colour = _COLOURS[index % len(_COLOURS)]

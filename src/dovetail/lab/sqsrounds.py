@@ -55,11 +55,11 @@ class Rounds:
 
 
 async def interleaved(lab: Lab, what: str, turn: Callable[[Rounds], Awaitable[None]], rounds: int = ROUNDS) -> Rounds:
-    """Play a turn of every variant again and again. The first one only warms up; a quick run has one, and it counts."""
+    """Play a turn of every variant again and again. Where there are several, one before them only warms up; a quick run has one."""
     made = Rounds()
     if lab.quick:
         rounds = 1
-    else:
+    if rounds > 1:
         await turn(Rounds())
     for number in range(1, rounds + 1):
         await turn(made)

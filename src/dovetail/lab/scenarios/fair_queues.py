@@ -30,7 +30,7 @@ HOLD_MS = 20
 APART_MS = 50
 WARM_S = 1.0
 """The noisy tenant has the consumers to itself for this long before the quiet one begins."""
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 CASES = {"with_groups": True, "without_groups": False}
 _QUIET = re.compile(rb'"Body":"quiet-(\d+)"')
 

@@ -134,7 +134,6 @@ SCENARIO = Scenario(
     SCENARIOS["idle-polls"],
     [
         Bar("processor while 10,000 wait, per cent of a core", "cpu_percent.waiting", most=2),
-        Bar("processor with every poll renewed each 20 s, per cent of a core", "cpu_percent.renewing", most=2),
         Bar("memory of a waiting poll with its connection, bytes", "bytes_each", most=10_240),
         Bar("a send reaches a waiting receiver, p50 beyond the commit, milliseconds", "beyond_commit_p50_ms", most=2),
         Bar("requests refused", "refused", most=0),
