@@ -146,12 +146,13 @@ def system_attributes_of(given: Mapping[str, Value]) -> str | None:
     value = given.get("AWSTraceHeader")
     if value is None:
         return None
-    if value.data_type != "String" or not value.string_value or len(value.string_value) > TRACE_CHARS_MAX:
+    text = value.string_value
+    if value.data_type != "String" or not text or len(text) > TRACE_CHARS_MAX or _REFUSED.search(text):
         raise SqsError(
             errors.PARAMETER_VALUE,
             f"Message system attribute 'AWSTraceHeader' must be of type String and have 1 to {TRACE_CHARS_MAX} characters.",
         )
-    return value.string_value
+    return text
 
 
 def encode(attributes: Mapping[str, Attribute], *, trace: str | None = None, deduplication: str | None = None, sender: str = "") -> bytes:

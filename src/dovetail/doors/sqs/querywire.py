@@ -8,7 +8,7 @@ The names of members come from shapes.py. A list is numbered from 1, in any orde
 from __future__ import annotations
 
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -28,6 +28,7 @@ FIELDS_MAX = 10_000
 """Names in one form; the largest batch with the most attributes has about 700."""
 
 S = TypeVar("S", bound=Shape)
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -43,6 +44,8 @@ class Member(NamedTuple):
     """The shape of the items of a list or map, or None for plain values."""
     key: str
     value: str
+    plain: type[Any]
+    """The type of a plain value, or of the plain items."""
 
 
 _members: dict[type[Shape], tuple[Member, ...]] = {}
@@ -66,7 +69,7 @@ def _member(name: str, hint: Any) -> Member:
     origin, query = get_origin(hint), extra.get("query", name)
     item = get_args(hint)[-1] if origin in (list, dict) else hint
     kind = "list" if origin is list else "map" if origin is dict else "struct" if _is_shape(hint) else "value"
-    return Member(name, query, kind, item if _is_shape(item) else None, extra.get("key", ""), extra.get("value", ""))
+    return Member(name, query, kind, item if _is_shape(item) else None, extra.get("key", ""), extra.get("value", ""), item)
 
 
 def _is_shape(hint: Any) -> bool:
@@ -92,7 +95,7 @@ def form(data: bytes) -> dict[str, str]:
 
 def decode(fields: Mapping[str, str], shape: type[S]) -> S:
     try:
-        return msgspec.convert(_build(_tree(fields), shape), type=shape, strict=False)
+        return msgspec.convert(_build(_tree(fields), shape), type=shape)
     except msgspec.ValidationError as error:
         raise jsonwire.refusal(str(error)) from None
 
@@ -124,10 +127,8 @@ def _build(tree: Mapping[str, Any], shape: type[Shape]) -> dict[str, Any]:
             made[member.name] = [_item(one, member) for one in _numbered(found, member.query)]
         elif member.kind == "map":
             made[member.name] = dict(_pair(one, member) for one in _numbered(found, member.query))
-        elif isinstance(found, dict):
-            raise SqsError(errors.SERIALIZATION, f"{member.query} is one value.")
         else:
-            made[member.name] = found
+            made[member.name] = _value(found, member)
     return made
 
 
@@ -147,8 +148,24 @@ def _number(text: str) -> int:
 
 
 def _item(found: Any, member: Member) -> Any:
-    if member.item is not None and isinstance(found, dict):
-        return _build(found, member.item)
+    if member.item is not None:
+        return _build(found, member.item) if isinstance(found, dict) else found
+    return _value(found, member)
+
+
+def _value(found: Any, member: Member) -> Any:
+    """One value as its type, read here: a general converter takes `null` for nothing, also where it is good base64."""
+    if isinstance(found, dict):
+        raise SqsError(errors.SERIALIZATION, f"{member.query} is one value.")
+    if member.plain is int:
+        if not _WHOLE.fullmatch(found):
+            raise SqsError(errors.SERIALIZATION, f"The parameter {member.query} is {found[:40]!r} where int was expected.")
+        return int(found)
+    if member.plain is bytes:
+        try:
+            return b64decode(found, validate=True)
+        except ValueError:
+            raise SqsError(errors.SERIALIZATION, f"The parameter {member.query} is not base64.") from None
     return found
 
 
