@@ -209,7 +209,12 @@ class Door:
 
     def _note(self, action: Action | None, call: Call | None, o: Shape | None, code: str, began: float) -> None:
         """Count what was asked, and write down what changes a queue, refused or not."""
-        self.broker.meters.count_request(action.name if action is not None else "unknown", code, perf_counter() - began)
+        name, seconds = action.name if action is not None else "unknown", perf_counter() - began
+        self.broker.meters.count_request(name, code, seconds)
+        if _logger.isEnabledFor(logging.DEBUG) and call is not None:
+            _logger.debug(
+                "request=%s action=%s code=%s account=%s ms=%.2f", call.request_id, name, code, call.caller.account, seconds * 1e3
+            )
         if action is not None and action.noted:
             caller = call.caller if call is not None else None
             asked: dict[str, Any] = msgspec.to_builtins(o) if o is not None else {}
