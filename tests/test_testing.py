@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import threading
+import tomllib
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from dovetail.testing import MovableClock, Server, serve
 
 boto3 = pytest.importorskip("boto3")
 
+ROOT = Path(__file__).resolve().parent.parent
 JOIN_S = 60.0
 """Far beyond what anything here takes: a test that gets there hangs."""
 
@@ -316,3 +319,40 @@ def test_the_pytest_fixture_is_an_empty_server_for_each_test(tmp_path: Path) -> 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
+
+
+# Pages
+
+
+def test_every_line_of_the_page_beyond_sqs_works(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "beyond-sqs.md").read_text(), re.DOTALL)
+    assert len(blocks) == 6
+    for block in blocks:
+        queues = {"orders": {}, "bills.fifo": {}}
+        with serve(beyond=True, queues=queues) as server:
+            at = f"{server.url}/000000000000/"
+            exec(block, {"sqs": server.client(), "url": at + "orders", "fifo_url": at + "bills.fifo", "endpoint": server.url})
+
+
+def test_without_beyond_the_same_lines_are_refused() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "beyond-sqs.md").read_text(), re.DOTALL)
+    for block in blocks[:-1]:
+        with serve(queues={"orders": {}, "bills.fifo": {}}) as server:
+            at, sqs = f"{server.url}/000000000000/", server.client()
+            with pytest.raises(sqs.exceptions.ClientError):
+                exec(block, {"sqs": sqs, "url": at + "orders", "fifo_url": at + "bills.fifo"})
+
+
+def test_the_two_columns_of_the_page_about_moving_say_the_same_and_its_test_passes(server: Server) -> None:
+    page = (ROOT / "docs" / "moving.md").read_text()
+    columns = re.search(r"```\n(queues \{.*?)```", page, re.DOTALL)
+    assert columns is not None
+    toml = "\n".join(line[52:] for line in columns[1].splitlines())
+    with serve(queues=tomllib.loads(toml)["queues"]) as other:
+        found = [url.rsplit("/", 1)[1] for url in other.client().list_queues()["QueueUrls"]]
+        assert found == ["bills.fifo", "orders", "orders-dead"]
+    test = re.search(r"```python\n(.*?)```", page, re.DOTALL)
+    assert test is not None
+    names: dict[str, Any] = {}
+    exec(test[1], names)
+    names["test_an_order_is_sent"](server)
