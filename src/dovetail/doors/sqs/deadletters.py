@@ -142,7 +142,9 @@ async def cancel_message_move_task(call: Call, o: shapes.CancelMessageMoveTask) 
         told = json.loads(b64decode(o.task_handle, validate=True))
         source = str(told["sourceArn"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise SqsError(errors.PARAMETER_VALUE, "Value for parameter TaskHandle is invalid.") from None
+        source = ""
+    if qa.arn_of(source) is None:
+        raise SqsError(errors.PARAMETER_VALUE, "Value for parameter TaskHandle is invalid.")
     _by_arn(call, "SourceArn", source)
     task = call.door.tasks.find(o.task_handle)
     if task is None:
