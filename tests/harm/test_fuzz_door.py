@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dovetail.doors.http.message import Request
+from dovetail.doors.sqs.actions import ACTIONS
 from tests.harm.inside import HEADERS, Inside, form_request, json_request, judge
 from tests.harm.shapes import ARN, OPERATIONS, TEXTS, URL, anything, fields_of, form_of, odd, requests
 
@@ -134,3 +135,17 @@ def test_what_can_be_kept_can_be_shown_in_both_protocols(inside: Inside, text: s
         ],
     ):  # fmt: skip
         judge(request := form_request([*fields, ("QueueUrl", URL + "plain")]), inside.ask(request))
+
+
+def test_a_fault_of_ours_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin: with a fault planted behind an action, the judge does not let the answer pass."""
+
+    async def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    made = Inside()
+    monkeypatch.setitem(ACTIONS, "ListQueues", ACTIONS["ListQueues"]._replace(run=fail))
+    for request in (json_request("ListQueues", b"{}"), form_request([("Action", "ListQueues")])):
+        with pytest.raises(AssertionError):
+            judge(request, made.ask(request))
+    made.close()
