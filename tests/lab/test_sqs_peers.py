@@ -10,9 +10,10 @@ import pytest
 from dovetail.lab.driver import PeerMissing
 from dovetail.lab.drivers import elasticmq
 from dovetail.lab.drivers.elasticmq import ElasticMq
-from dovetail.lab.drivers.sqs import Node, NotReady, Server, Sqs, cpu_s, make_queues, resident_bytes
+from dovetail.lab.drivers.sqs import Node, NotReady, Server, Sqs, make_queues
 from dovetail.lab.load import play
 from dovetail.lab.measure import duplicates, loss
+from dovetail.lab.process import cpu_s, resident_bytes
 from dovetail.lab.scenario import Lab
 from dovetail.lab.sqsload import Load
 from dovetail.lab.trace import ACKED, COMPLETED, DELIVERED, SENT, Trace
@@ -34,7 +35,7 @@ async def test_what_an_endpoint_is_sent_it_gives_once_and_forgets(server: Server
     driver = Sqs(server)
     assert await driver.open(workload.queues, workload.senders + workload.receivers)
     process = server.process
-    assert process is not None and cpu_s(server) >= 0 and resident_bytes(server) > 1_000_000
+    assert process is not None and cpu_s(server.pid) > 0 and resident_bytes(server.pid) > 1_000_000
     try:
         await play(workload, driver, trace)
     finally:

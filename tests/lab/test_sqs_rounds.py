@@ -27,7 +27,8 @@ class Played(Load):
 
 def load_of(*rates: float, messages: int = 100, refused: int = 0) -> Played:
     made = Played(1, "u-{}", 100)
-    facts = {"messages": messages, "refused": refused, "refusal": "HTTP/1.1 400 no", "p50_us": 1.0, "p99_us": 2.0, "client_cpu_share": 0.5}
+    facts: dict[str, Any] = {"messages": messages, "refused": refused, "refusal": "HTTP/1.1 400 no", "p50_us": 1.0, "p99_us": 2.0}
+    facts |= {"server_cpu_us": 30.0, "client_cpu_share": 0.5}
     object.__setattr__(made, "results", [{"per_s": rate, **facts} for rate in rates])
     return made
 
@@ -42,7 +43,7 @@ async def test_ratios_are_medians_of_the_rounds_and_the_first_turn_only_warms_up
 
     rounds = await interleaved(Lab(tmp_path), "all", turn, 3)
     assert next(rates, None) is None and rounds.ratios("ours", "theirs") == {SEND: 3, TAKE: 1.5}
-    assert rounds.medians("ours")[SEND] == {"per_s": 80, "p50_us": 1, "p99_us": 2, "client_cpu_share": 0.5}
+    assert rounds.medians("ours")[SEND] == {"per_s": 80, "p50_us": 1, "p99_us": 2, "server_cpu_us": 30, "client_cpu_share": 0.5}
     await rounds.play("fill", load_of(7), (SEND,))
     assert list(rounds.medians("fill")) == [SEND]
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from .child import result_of
 from .httpload import Script, Tally, now_ns, percentile, play
+from .process import cpu_s
 from .sqswire import Keys, Wire, handles
 
 SEND, TAKE = "send", "receive_delete"
@@ -40,6 +41,8 @@ class Load:
     """Standard queues: the group that every message names, where it names one."""
     keys: tuple[str, str] | None = None
     """Access key and secret; every request is signed with them."""
+    pid: int = 0
+    """The server's process, where it is to be told what it used."""
     seconds_max: float = 60.0
     """No operation begins later, for servers that would need hours."""
 
@@ -81,9 +84,9 @@ async def _played(load: Load, operation: str) -> dict[str, Any]:
     wire, tally = load.wire(), Tally()
     script = _sending if operation == SEND else _taking
     end_ns = now_ns() + round(load.seconds_max * 1e9)
-    cpu_s = time.process_time()
+    client_s, server_s = time.process_time(), cpu_s(load.pid) if load.pid else 0.0
     seconds = await play(load.port, load.connections, lambda number, tally: script(load, wire, number, end_ns, tally), tally)
-    cpu_s = time.process_time() - cpu_s
+    client_s, server_s = time.process_time() - client_s, (cpu_s(load.pid) if load.pid else 0.0) - server_s
     ordered = sorted(tally.took_ns)
     return {
         "messages": tally.messages,
@@ -94,7 +97,8 @@ async def _played(load: Load, operation: str) -> dict[str, Any]:
         "empty": tally.empty,
         "refused": tally.refused,
         "refusal": tally.refusal,
-        "client_cpu_share": cpu_s / seconds,
+        "server_cpu_us": server_s / max(1, tally.messages) * 1e6,
+        "client_cpu_share": client_s / seconds,
     }
 
 

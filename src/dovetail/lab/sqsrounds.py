@@ -32,7 +32,7 @@ class Rounds:
             if not partial and made["messages"] < (1 - _MISSING_SHARE_MAX) * load.messages:
                 raise LoadFailed(f"{variant}: {operation} ended after {made['messages']} of {load.messages} messages")
             values = self._values.setdefault((variant, operation), {})
-            for metric in ("per_s", "p50_us", "p99_us", "client_cpu_share"):
+            for metric in ("per_s", "p50_us", "p99_us", "server_cpu_us", "client_cpu_share"):
                 values.setdefault(metric, []).append(made[metric])
             told[operation] = made["per_s"]
         return told

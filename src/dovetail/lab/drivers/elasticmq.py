@@ -101,6 +101,10 @@ class ElasticMq:
         self.port = 0
         self.process: asyncio.subprocess.Process | None = None
 
+    @property
+    def pid(self) -> int:
+        return self.process.pid if self.process is not None else 0
+
     async def start(self) -> str:
         place = await asyncio.get_running_loop().run_in_executor(None, fetch)
         if shutil.which("java") is None:

@@ -33,6 +33,9 @@ class Server(Protocol):
     port: int
     process: asyncio.subprocess.Process | None
 
+    @property
+    def pid(self) -> int: ...
+
     async def start(self) -> str:
         """Returns its version when it takes requests."""
 
@@ -51,6 +54,10 @@ class Node:
         self._environment = {**os.environ, **(environment or {})}
         self.port = 0
         self.process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid if self.process is not None else 0
 
     async def start(self) -> str:
         arguments = ["serve", "--store", f"local:{self._folder}", "--http", "127.0.0.1:0", "--log-level", "warning", *self._options]
@@ -101,18 +108,6 @@ async def end(process: asyncio.subprocess.Process | None) -> None:
         except ProcessLookupError:
             pass
         await process.wait()
-
-
-def cpu_s(server: Server) -> float:
-    """Processor time that it has used, in user mode and in the kernel."""
-    assert server.process is not None
-    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident_bytes(server: Server) -> int:
-    assert server.process is not None
-    return int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 async def make_queues(

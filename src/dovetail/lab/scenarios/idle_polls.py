@@ -14,8 +14,9 @@ from collections.abc import Awaitable
 from typing import Any
 
 from ..child import Child, tell
-from ..drivers.sqs import Node, cpu_s, make_queues, resident_bytes
+from ..drivers.sqs import Node, make_queues
 from ..httpload import Connection, Script, Tally, connect, now_ns, percentile
+from ..process import cpu_s, resident_bytes
 from ..scenario import SCENARIOS, Bar, Figures, Lab, Scenario
 from ..sqswire import Wire, handles
 
@@ -35,7 +36,7 @@ async def run(lab: Lab) -> Figures:
         url = await make_queues(node.port, QUEUES)
         wake_url = await make_queues(node.port, 1, prefix="wake")
         await asyncio.sleep(SETTLE_S)
-        empty_bytes = resident_bytes(node)
+        empty_bytes = resident_bytes(node.pid)
         arguments = {"port": node.port, "url": url, "polls": polls, "wait_s": wait_s, "wake_url": wake_url.format(0), "sends": sends}
         async with Child(f"{__name__}:poll", arguments) as child:
             opening_s = await child.told()
@@ -43,7 +44,7 @@ async def run(lab: Lab) -> Figures:
             waiting_s = max(0.3, (wait_s - opening_s - SETTLE_S) * 0.8)
             lab.say(f"{polls:,} polls wait, {opening_s:.1f} s after the first")
             waiting = await _cpu_share(node, waiting_s)
-            grown_bytes = resident_bytes(node) - empty_bytes
+            grown_bytes = resident_bytes(node.pid) - empty_bytes
             renewing = await _cpu_share(node, wait_s)
             lab.say(f"processor: {waiting:.2%} of a core waiting, {renewing:.2%} renewing; {grown_bytes / polls / 1024:.1f} KiB each")
             woken = {}
@@ -72,9 +73,9 @@ def _allow_files(most: int) -> None:
 
 async def _cpu_share(node: Node, seconds: float) -> float:
     loop = asyncio.get_running_loop()
-    began, before_s = loop.time(), cpu_s(node)
+    began, before_s = loop.time(), cpu_s(node.pid)
     await asyncio.sleep(seconds)
-    return (cpu_s(node) - before_s) / (loop.time() - began)
+    return (cpu_s(node.pid) - before_s) / (loop.time() - began)
 
 
 async def poll(port: int, url: str, polls: int, wait_s: int, wake_url: str, sends: int) -> dict[str, Any]:
