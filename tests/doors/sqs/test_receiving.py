@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from dovetail.clock import ManualClock
+from dovetail.doors.http.message import Request
 from tests.doors.sqs.callers import Desk, Refused
 
 
@@ -144,6 +146,25 @@ async def test_a_message_is_delayed_by_its_own_time_or_that_of_its_queue(desk: D
     assert "long" in await desk.bodies(url)
 
 
+async def test_a_message_lives_for_its_retention_and_not_much_longer(desk: Desk, clock: ManualClock) -> None:
+    url = await desk.queue("short", MessageRetentionPeriod="60")
+
+    async def there_after(seconds: int) -> str:
+        for _ in range(seconds // 5):
+            clock.advance(5)
+            for _ in range(5):
+                await asyncio.sleep(0)
+        told = await desk("GetQueueAttributes", QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
+        count: str = told["Attributes"]["ApproximateNumberOfMessages"]
+        return count
+
+    await there_after(600)  # Until then a node does not trust its clock enough to destroy anything by it.
+    await send(desk, url, "x")
+    assert await there_after(55) == "1"
+    assert await there_after(120) == "0"
+    assert await desk.bodies(url) == []
+
+
 # Long polling
 
 
@@ -256,6 +277,29 @@ async def test_what_the_service_keeps_with_a_message_is_never_shown_as_an_attrib
     await desk("SendMessage", QueueUrl=url, **members)
     got = await desk.receive(url, MessageAttributeNames=["All", "AWS.*", "AWS.TraceHeader"])
     assert "MessageAttributes" not in got and "MD5OfMessageAttributes" not in got
+
+
+# Looking, which SQS does not have
+
+
+async def test_a_look_at_messages_changes_nothing_about_them(desk: Desk, queue: str) -> None:
+    await send(desk, queue, "later", DelaySeconds=60)
+    await send(desk, queue, "held", "free")
+    handle = (await desk.receive(queue))["ReceiptHandle"]
+
+    async def look(**members: Any) -> list[tuple[str, str, str]]:
+        body = json.dumps({"QueueUrl": queue, **members}).encode()
+        answer = await desk.door.handle(Request("POST", b"/", {b"x-amz-target": b"Dovetail.PeekMessages"}, body, True))  # type: ignore[misc]
+        assert answer.status == 200, answer.body
+        found = json.loads(answer.body)["Messages"]
+        return [(one["Body"], one["State"], one["Attributes"]["ApproximateReceiveCount"]) for one in found]
+
+    seen = [("later", "delayed", "0"), ("held", "leased", "1"), ("free", "visible", "0")]
+    assert await look() == await look() == seen
+    assert await look(MaxNumberOfMessages=1) == seen[:1]
+    assert await look(After=1) == seen[1:]
+    await desk("DeleteMessage", QueueUrl=queue, ReceiptHandle=handle)
+    assert await desk.bodies(queue) == ["free"]
 
 
 # In flight

@@ -413,6 +413,7 @@ def test_a_missing_member_of_an_entry_is_named_with_its_place(caller: Caller, qu
         (b"Action=SendMessage&QueueUrl=q&MessageBody=x&MessageAttribute.x.Name=a", "MalformedInput"),
         (b"Action=SendMessage&QueueUrl=q&MessageBody=x&MessageAttribute.1.Value=a", "MissingParameter"),
         (b"Action=SendMessage&QueueUrl=q&MessageBody=x&a.b.c.d.e.f.g.h.i.j=1", "MalformedInput"),
+        (b"Action=TagQueue&QueueUrl=q&Tag.1.Key=a&Tag.1.Value=b&Tag.2.Key=a&Tag.2.Value=c", "InvalidParameterValue"),
         (b"Action=SendMessageBatch&QueueUrl=q&SendMessageBatchRequestEntry.1.Id=a", "MissingParameter"),
         (b"&".join(b"a%d=" % one for one in range(10_001)), "MalformedInput"),
         (b"Action=CreateQueue&QueueName=a%01b", "InvalidParameterValue"),

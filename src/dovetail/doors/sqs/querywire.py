@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from html import escape
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl
-from xml.sax.saxutils import escape
 
 import msgspec
 
@@ -126,7 +126,10 @@ def _build(tree: Mapping[str, Any], shape: type[Shape]) -> dict[str, Any]:
         if member.kind == "list":
             made[member.name] = [_item(one, member) for one in _numbered(found, member.query)]
         elif member.kind == "map":
-            made[member.name] = dict(_pair(one, member) for one in _numbered(found, member.query))
+            pairs = [_pair(one, member) for one in _numbered(found, member.query)]
+            made[member.name] = dict(pairs)
+            if len(made[member.name]) != len(pairs):
+                raise SqsError(errors.PARAMETER_VALUE, f"{member.query} has one {member.key} twice.")
         else:
             made[member.name] = _value(found, member)
     return made
@@ -217,7 +220,7 @@ def _content(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, bytes):
         return b64encode(value).decode()
-    text = escape(str(value))
+    text = escape(str(value), quote=False)
     # XML has no way at all to write most control characters, and a carriage return written as itself would be read back as a line feed.
     return text if text.isprintable() else NOT_XML.sub("\ufffd", text).replace("\r", "&#xD;")
 
