@@ -217,3 +217,13 @@ def test_slow_senders_are_given_up_and_cost_others_nothing(victim: Node, witness
         time.sleep(0.2)
     for sock in heads + bodies:
         sock.close()
+
+
+def test_long_names_that_differ_each_time_are_not_kept(victim: Node, witness: Witness) -> None:
+    """What the door remembers of callers' texts (queue URLs, hosts, credentials) is bounded in bytes, not only in number."""
+    padding = b"x" * MIB
+    urls = (call("SendMessage", b'{"QueueUrl":"http://%d%s/000000000000/none","MessageBody":"x"}' % (n, padding)) for n in range(300))
+    assert attack(victim, urls, answers=300).statuses == [400] * 300
+    ask = b"POST / HTTP/1.1\r\nHost: %d%s\r\nAuthorization: %d%s\r\nX-Amz-Target: AmazonSQS.GetQueueUrl\r\nContent-Length: 20\r\n\r\n"
+    hosts = (ask % (n, b"x" * 15_000, n, b"y" * 15_000) + b'{"QueueName":"none"}' for n in range(8_000))
+    assert attack(victim, hosts, answers=8_000).statuses == [400] * 8_000

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 NAMESPACES = "/"
 PLACES_KEPT = 20_000
+PLACE_CHARS_MAX = 512
+"""Of a URL that is remembered: a host name, an account and a queue's name are shorter."""
 
 
 class Caller(NamedTuple):
@@ -105,9 +107,11 @@ class Call:
             parts = url.rstrip("/").rsplit("/", 2)
             if len(parts) < 3 or len(parts[1]) != 12 or not parts[1].isdigit():
                 raise SqsError(errors.ADDRESS, f"The address {url[:200]} is not valid for this endpoint.")
-            if len(self.door.places) >= PLACES_KEPT:
-                self.door.places.clear()
-            known = self.door.places[url] = parts[1], parts[2]
+            known = parts[1], parts[2]
+            if len(url) <= PLACE_CHARS_MAX:
+                if len(self.door.places) >= PLACES_KEPT:
+                    self.door.places.clear()
+                self.door.places[url] = known
         return known
 
     def _authorize(self, lane: Lane | None, arn: Arn) -> None:

@@ -37,6 +37,8 @@ from dovetail.service.quotas import Quotas, StoreLedger
 _logger = logging.getLogger("dovetail.sqs")
 
 RULES_KEPT = 20_000
+KEY_BYTES_MAX = 512
+"""Of a header that is remembered: callers choose its value, and one that is longer than any honest one is read anew each time."""
 NO_QUOTA = Quota()
 
 T = TypeVar("T")
@@ -301,6 +303,8 @@ class Door:
 
 
 def _remember(cache: dict[bytes, T], key: bytes, value: T) -> None:
+    if len(key) > KEY_BYTES_MAX:
+        return
     if len(cache) >= RULES_KEPT:
         cache.clear()
     cache[key] = value
