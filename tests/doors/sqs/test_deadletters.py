@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dovetail.clock import ManualClock
+from dovetail.doors.sqs import deadletters
 from tests.doors.sqs.callers import Desk, Refused
 
 ARN = "arn:aws:sqs:us-east-1:000000000000:"
@@ -312,6 +313,28 @@ async def test_the_last_ten_tasks_are_listed_newest_first_and_one_where_no_numbe
 
     assert await listed() == started[:-2:-1]
     assert await listed(MaxResults=10) == started[:0:-1]
+
+
+async def test_a_queue_made_again_begins_without_tasks_and_old_sources_are_forgotten(
+    desk: Desk, queue: str, dead: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def listed(name: str) -> int:
+        return len((await desk("ListMessageMoveTasks", SourceArn=ARN + name, MaxResults=10)).get("Results", []))
+
+    await desk("StartMessageMoveTask", SourceArn=ARN + "dead")
+    await run(clock, 0.2)
+    assert await listed("dead") == 1
+    await desk("DeleteQueue", QueueUrl=dead)
+    clock.advance(60)
+    await desk.queue("dead")
+    assert await listed("dead") == 0
+    monkeypatch.setattr(deadletters, "SOURCES_KEPT", 2)
+    for name in ("d1", "d2", "d3"):
+        await desk.queue(name)
+        await desk.queue(f"source-of-{name}", RedrivePolicy=redrive(name))
+        await desk("StartMessageMoveTask", SourceArn=ARN + name)
+        await run(clock, 0.2)
+    assert [await listed(name) for name in ("d1", "d2", "d3")] == [0, 1, 1]
 
 
 async def test_what_a_task_cannot_be(desk: Desk, queue: str, dead: str) -> None:

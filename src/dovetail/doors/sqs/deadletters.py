@@ -21,6 +21,7 @@ from dovetail.service.redrive import Redrive
 
 RATE_MAX = 500
 TASKS_KEPT = 10
+SOURCES_KEPT = 10_000
 
 _STATUS = {"running": "RUNNING", "completed": "COMPLETED", "cancelled": "CANCELLED", "failed": "FAILED", "cancelling": "CANCELLING"}
 
@@ -53,18 +54,21 @@ class Task:
 
 
 class Tasks:
-    """The last tasks of each source, newest first."""
+    """The last tasks of each source, newest first. By the queue's id, so that a queue made again under its name begins without any."""
 
     def __init__(self) -> None:
-        self._by_source: dict[Arn, list[Task]] = {}
+        self._by_source: dict[int, list[Task]] = {}
 
-    def add(self, task: Task) -> None:
-        kept = self._by_source.setdefault(task.source, [])
-        kept.insert(0, task)
-        del kept[TASKS_KEPT:]
+    def add(self, queue: int, task: Task) -> None:
+        kept = self._by_source.pop(queue, [])
+        self._by_source[queue] = [task, *kept][:TASKS_KEPT]
+        if len(self._by_source) > SOURCES_KEPT:
+            # Queues come and go; what is remembered of them must not grow for ever. The source that was idle for longest goes.
+            idle = (one for one, tasks in self._by_source.items() if tasks[0].redrive.status != "running")
+            self._by_source.pop(next(idle, queue))
 
-    def of(self, source: Arn) -> list[Task]:
-        return self._by_source.get(source, [])
+    def of(self, queue: int) -> list[Task]:
+        return self._by_source.get(queue, [])
 
     def find(self, handle: str) -> Task | None:
         return next((task for kept in self._by_source.values() for task in kept if task.handle == handle), None)
@@ -117,7 +121,7 @@ async def start_message_move_task(call: Call, o: shapes.StartMessageMoveTask) ->
         raise SqsError(errors.PARAMETER_VALUE, "Source queue arn and destination queue arn cannot be the same.")
     arn = call.arn_of(source)
     tasks = call.door.tasks
-    if any(task.redrive.status == "running" for task in tasks.of(arn)):
+    if any(task.redrive.status == "running" for task in tasks.of(source.queue)):
         raise SqsError(
             errors.PARAMETER_VALUE,
             "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
@@ -125,7 +129,7 @@ async def start_message_move_task(call: Call, o: shapes.StartMessageMoveTask) ->
     to_move = source.counts().visible
     redrive = call.door.broker.redrive(source, target, rate or RATE_MAX)
     task = Task(arn, call.arn_of(target) if target is not None else None, rate, to_move, call.door.now_ms(), redrive)
-    tasks.add(task)
+    tasks.add(source.queue, task)
     return shapes.StartMessageMoveTaskResult(task.handle)
 
 
@@ -134,7 +138,7 @@ async def list_message_move_tasks(call: Call, o: shapes.ListMessageMoveTasks) ->
     most = 1 if o.max_results is None else o.max_results
     if not 1 <= most <= TASKS_KEPT:
         raise invalid("MaxResults", most, f"Must be between 1 and {TASKS_KEPT}.")
-    return shapes.ListMessageMoveTasksResult([task.shown() for task in call.door.tasks.of(call.arn_of(source))[:most]] or None)
+    return shapes.ListMessageMoveTasksResult([task.shown() for task in call.door.tasks.of(source.queue)[:most]] or None)
 
 
 async def cancel_message_move_task(call: Call, o: shapes.CancelMessageMoveTask) -> shapes.CancelMessageMoveTaskResult:
