@@ -218,3 +218,17 @@ async def test_a_full_fifo_queue_says_nothing_and_gives_nothing(desk: Desk, fifo
         await send(str(number), f"g{number}")
     assert await desk.bodies(fifo) == ["0", "1"]
     assert await desk.bodies(fifo) == []
+
+
+async def test_a_long_poll_of_a_full_fifo_queue_waits_for_room(desk: Desk, fifo: str, send: Send) -> None:
+    lane = desk.door.broker.catalog.get("000000000000/us-east-1", "f.fifo")
+    await desk.door.broker.catalog.configure(lane, in_flight_max=1)
+    await send("1", "a")
+    await send("2", "b")
+    held = await desk.receive(fifo)
+    waiting = asyncio.ensure_future(desk.bodies(fifo, WaitTimeSeconds=20))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    await desk("DeleteMessage", QueueUrl=fifo, ReceiptHandle=held["ReceiptHandle"])
+    assert await asyncio.wait_for(waiting, 5) == ["2"]

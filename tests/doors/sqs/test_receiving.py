@@ -314,3 +314,20 @@ async def test_one_message_too_many_in_flight_is_over_the_limit(desk: Desk, queu
     with pytest.raises(Refused) as caught:
         await desk.bodies(queue)
     assert (caught.value.code, caught.value.status, caught.value.text) == ("OverLimit", 403, "Too many messages are in flight.")
+
+
+async def test_a_long_poll_of_a_full_queue_waits_for_room_and_is_told_of_no_error(desk: Desk, queue: str, clock: ManualClock) -> None:
+    """As AWS's guide has it: OverLimit is for those who do not wait."""
+    await desk.door.broker.catalog.configure(desk.door.broker.catalog.get("000000000000/us-east-1", "orders"), in_flight_max=1)
+    await send(desk, queue, "1", "2")
+    held = await desk.receive(queue, VisibilityTimeout=600)
+    waiting = asyncio.ensure_future(desk("ReceiveMessage", QueueUrl=queue, WaitTimeSeconds=20))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    clock.advance(21)
+    assert await asyncio.wait_for(waiting, 5) == {}
+    served = asyncio.ensure_future(desk.bodies(queue, WaitTimeSeconds=20))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    await desk("DeleteMessage", QueueUrl=queue, ReceiptHandle=held["ReceiptHandle"])
+    assert await asyncio.wait_for(served, 5) == ["2"]
