@@ -90,7 +90,7 @@ RULES: dict[str, Rule] = {
     ),
     "testing_pytest": Rule(("testing",), "the same as a fixture; only pytest loads it", packages=("pytest",)),
     "__main__": Rule(("cli",), "python -m dovetail is the command and nothing else"),
-    "": Rule((*COMMON, "node", "service"), "the face of the package: what users import, put together by node.py"),
+    "": Rule((*COMMON, "node", "service", "testing"), "the face of the package: what users import, put together by node.py"),
 }
 """Room → rule. The most exact name wins (`doors.http` before `doors`);
 `""` is the package itself and the files beside it that have no row."""

@@ -64,9 +64,8 @@ def test_every_default_obeys_its_rule_and_survives_being_written_and_read(one) -
         ({"drain_s": "nan"}, {}, "--drain-s nan: must be a number of seconds between 0 and 3600"),
         ({"store": "data"}, {}, "--store data: must be a store such as local:./data or memory:"),
         ({"native": "127.0.0.1:9325"}, {}, "--native 127.0.0.1:9325: comes with the native door; this version accepts off only"),
-        ({"auth": "signed"}, {}, "--auth signed: comes with the SQS door; this version accepts open only"),
         ({"auth": "nobody"}, {}, "--auth nobody: must be one of open, signed, any"),
-        ({}, {"DOVETAIL_QUEUES": "q.toml"}, "DOVETAIL_QUEUES=q.toml: comes with the SQS door; this version accepts nothing only"),
+        ({"quota.queue_messages": "many"}, {}, "--quota-queue-messages many: must be a whole number between 0 and"),
     ],
 )
 def test_a_bad_value_is_one_line_that_names_its_source_and_the_rule(flags: dict[str, str], environment: dict[str, str], line: str) -> None:

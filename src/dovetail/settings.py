@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 ENVIRONMENT_PREFIX = "DOVETAIL_"
 CONFIG_ENVIRONMENT = "DOVETAIL_CONFIG"
-KEY_ENVIRONMENT = ("DOVETAIL_ACCESS_KEY_ID", "DOVETAIL_SECRET_ACCESS_KEY")
-"""An account's key for containers; no setting, because a setting is printed and a secret is not."""
+OTHER_ENVIRONMENT = ("DOVETAIL_ACCESS_KEY_ID", "DOVETAIL_SECRET_ACCESS_KEY", "DOVETAIL_ENDPOINT")
+"""Ours and no settings: a key for containers (a setting is printed, a secret is not), and where `dovetail queue` finds a node."""
 LAB_PREFIX = "DOVETAIL_LAB_"
 """Names of the lab's own, which no node reads."""
 
@@ -327,7 +327,7 @@ def load(flags: Mapping[str, str | None], environment: Mapping[str, str], config
     file = _file(Path(config)) if config else {}
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    known = {CONFIG_ENVIRONMENT, *KEY_ENVIRONMENT}
+    known = {CONFIG_ENVIRONMENT, *OTHER_ENVIRONMENT}
     for one in declared():
         known.add(one.environment)
         text: str | None

@@ -409,13 +409,15 @@ class Lane:
                     count += 1
         return count
 
-    def has_expired(self, before: int) -> bool:
-        """Would `expire` find something?"""
+    def has_expired(self, before: int, now: int) -> bool:
+        """Would `expire` find something at `now`, when leases that are over by then have lapsed?"""
         for chunk in self.chunks.values():
             if chunk.time >= before:
                 break
-            if any(chunk.states[at] in (READY, HELD, LATER) and chunk.born_at(at) < before for at in range(len(chunk.states))):
-                return True
+            for at, state in enumerate(chunk.states):
+                waits = state in (READY, HELD, LATER) or (state == LEASED and chunk.visible_at(at, now) <= now)
+                if waits and chunk.born_at(at) < before:
+                    return True
         return False
 
     # Looking

@@ -26,6 +26,7 @@ class Redrive:
         self.moved = 0
         self.error: DovetailError | None = None
         self._sleep = sleep
+        self._sleeping = False
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
@@ -41,7 +42,9 @@ class Redrive:
                     if moved < wanted:
                         self.status = "completed"
                         return
+                self._sleeping = True
                 await self._sleep(STEP_S)
+                self._sleeping = False
         except DovetailError as error:
             self.status, self.error = "failed", error
 
@@ -53,4 +56,6 @@ class Redrive:
         """Stop after the step that is under way. What has moved stays moved."""
         if self.status == "running":
             self.status = "cancelled"
+            if self._sleeping:
+                self._task.cancel()
         await self.wait()

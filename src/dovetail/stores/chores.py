@@ -272,7 +272,7 @@ class Chores:
         now, count = store.now(), 0
         for queue, lane in list(store.state.lanes.items()):
             retention = lane.attributes.retention_ms
-            if retention and lane.has_expired(now - retention):
+            if retention and lane.has_expired(now - retention, now):
                 outcome = await store.committer.submit(op.Expire(queue, now - retention))
                 count += outcome.value if isinstance(outcome, op.Done) else 0
         return count

@@ -109,6 +109,10 @@ class Server:
             self._date = date_line(*time.gmtime(second)[:7])
         return self._date
 
+    def linger(self, connection: Connection) -> None:
+        """It has had its last answer and is read for a moment."""
+        self.loop.call_later(self.bounds.linger_s, connection.end_lingering)
+
     def _sweep(self) -> None:
         self._timer = None
         now = self.loop.time()

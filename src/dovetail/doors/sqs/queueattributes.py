@@ -66,7 +66,7 @@ BEYOND = {"VisibilityTimeout": 1 << 30, "DelaySeconds": 1 << 30, "MessageRetenti
 CREATED, MODIFIED, TAGS = "CreatedTimestamp", "LastModifiedTimestamp", "Tags"
 """Kept in `extra` beside the attributes."""
 
-_ARN = re.compile(r"arn:aws[a-z-]*:sqs:([a-z0-9-]+):(\d{12}):([A-Za-z0-9_-]{1,75}(?:[A-Za-z0-9_-]{1,5}|\.fifo))")
+_ARN = re.compile(r"arn:aws[a-z-]*:sqs:([a-z0-9-]+):(\d{12}):([A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo)")
 
 
 class Arn(NamedTuple):
