@@ -24,6 +24,7 @@ import sys
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from itertools import pairwise
 from operator import le
 from struct import Struct, unpack_from
 from struct import error as struct_error
@@ -234,6 +235,19 @@ class Item:
             self.body = _pick(reader, count, index)
         except (struct_error, IndexError) as error:
             raise CodecError(f"a message in a record: {error}") from None
+
+
+def bodies_in(record: Data, first: int, count: int) -> list[bytes] | None:
+    """The bodies of neighbours in a record that holds nothing but bodies; None where there is more to a message than that."""
+    data = push_in(record)
+    _, flags, queue_count, total = _PUSH.unpack_from(data)
+    if flags or first + count > total:
+        return None
+    at = _PUSH.size + 8 * queue_count
+    offsets = unpack_from(f"<{count + 1}I", data, at + 4 * first)
+    at += 4 * (total + 1)
+    blob = bytes(data[at + offsets[0] : at + offsets[-1]])
+    return [blob[start - offsets[0] : end - offsets[0]] for start, end in pairwise(offsets)]
 
 
 def _pick(reader: _Reader, count: int, index: int) -> bytes:

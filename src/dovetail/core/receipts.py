@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
+from collections.abc import Sequence
 from hashlib import blake2b
 from hmac import compare_digest
 from struct import Struct
@@ -30,6 +31,29 @@ def seal(key: bytes, queue: int, sequence: int, delivery: int) -> str:
     fields = _FIELDS.pack(queue, sequence, delivery)
     sealed = b2a_base64(fields + blake2b(fields, digest_size=8, key=key).digest(), newline=False)
     return sealed.translate(_TO_URL, b"=").decode()
+
+
+def seal_run(key: bytes, queue: int, sequence: int, delivery: int, count: int) -> list[str]:
+    """The receipts of neighbours that were handed out together."""
+    pack = _FIELDS.pack
+    made = []
+    for offset in range(count):
+        fields = pack(queue, sequence + offset, delivery + offset)
+        sealed = b2a_base64(fields + blake2b(fields, digest_size=8, key=key).digest(), newline=False)
+        made.append(sealed.translate(_TO_URL, b"=").decode())
+    return made
+
+
+def unseal_all(key: bytes, queue: int, texts: Sequence[str]) -> tuple[list[int], list[int]]:
+    """(sequences, deliveries) of receipts of one queue; ReceiptInvalid where one was not made with this key, or for another queue."""
+    sequences, deliveries = [], []
+    for text in texts:
+        own, sequence, delivery = unseal(key, text)
+        if own != queue:
+            raise ReceiptInvalid("The receipt belongs to another queue.")
+        sequences.append(sequence)
+        deliveries.append(delivery)
+    return sequences, deliveries
 
 
 def unseal(key: bytes, text: str) -> Receipt:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Awaitable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dovetail.doors.http.message import Request
 from dovetail.doors.sqs import content, cooldowns, messages, querywire, queueattributes
+from dovetail.service.broker import dedup_hash
 from tests.doors.sqs.callers import Desk, Refused
 
 NEVER = re.compile(r"(?!)")
@@ -35,7 +35,7 @@ async def test_without_the_hash_of_the_whole_group_messages_of_groups_that_begin
         return await desk.bodies(url)
 
     assert await sent("with.fifo") == ["a", "b"]
-    monkeypatch.setattr(messages, "sha256", lambda data: SimpleNamespace(digest=lambda: data))
+    monkeypatch.setattr(messages, "dedup_hash", lambda text, scope: dedup_hash(text, scope[:64]))
     assert await sent("without.fifo") == ["a"]
 
 

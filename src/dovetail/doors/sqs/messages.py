@@ -28,7 +28,6 @@ RECEIVE_AND_DELETE = "Dovetail.ReceiveAndDelete"
 """Among the system attribute names of a receive, where the operator allows what goes beyond SQS."""
 
 _ENTRY_ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_PLAIN = Outgoing(b"")[1:]
 
 
 # Sending
@@ -37,7 +36,9 @@ _PLAIN = Outgoing(b"")[1:]
 class Ready(NamedTuple):
     """A message that may be pushed, and what its sender is told beside its id."""
 
-    outgoing: Outgoing
+    body: bytes
+    outgoing: Outgoing | None
+    """None where there is nothing but the body."""
     size: int
     md5_of_body: str
     md5_of_attributes: str | None
@@ -68,7 +69,7 @@ def _ready(call: Call, rules: Rules, one: Sending, sender: str) -> Ready:
         and not sender
     ):
         _check_size(rules, len(body))
-        return Ready(Outgoing(body), len(body), md5, None, None)
+        return Ready(body, None, len(body), md5, None, None)
     own, size = content.attributes_of(one.message_attributes) if one.message_attributes else ({}, 0)
     size += len(body)
     _check_size(rules, size)
@@ -79,6 +80,7 @@ def _ready(call: Call, rules: Rules, one: Sending, sender: str) -> Ready:
     delay_ms = _delay_ms(call, rules, one.delay_seconds)
     system = {"AWSTraceHeader": Attribute("String", trace.encode())} if trace else None
     return Ready(
+        body,
         Outgoing(body, delay_ms, group, kept, dedup),
         size,
         md5,
@@ -112,8 +114,7 @@ def _deduplication(rules: Rules, one: Sending, body: bytes, group: bytes) -> tup
             "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly",
         )
     key = given.encode() if given is not None else sha256(body).hexdigest().encode()
-    # The scope goes in by its hash, since a group's name may be longer than a scope can be.
-    return dedup_hash(key, sha256(group).digest() if rules.per_group else b""), given
+    return dedup_hash(key, group if rules.per_group else b""), given
 
 
 def _delay_ms(call: Call, rules: Rules, seconds: int | None) -> int:
@@ -149,11 +150,12 @@ async def _push(call: Call, lane: Lane, ready: Sequence[Ready]) -> list[tuple[st
     """(id, sequence) of each, once they are durable."""
     broker = call.door.broker
     broker.meter(lane).seen_publisher(call.request.peer)
-    if all(one.outgoing[1:] == _PLAIN for one in ready):
+    rich = [one.outgoing or Outgoing(one.body) for one in ready] if any(one.outgoing is not None for one in ready) else None
+    if rich is None:
         # Nothing but bodies: no object per message on the way down.
-        sequences = await broker.push_bodies(lane, [one.outgoing.body for one in ready])
-        return [(id_text(lane.id_of(sequence)), sequence) for sequence in sequences]
-    stored = await broker.push(lane, [one.outgoing for one in ready])
+        id_of = lane.id_of
+        return [(id_text(id_of(sequence)), sequence) for sequence in await broker.push_bodies(lane, [one.body for one in ready])]
+    stored = await broker.push(lane, rich)
     return [(id_text(one.id), one.sequence) for one in stored]
 
 
@@ -262,6 +264,11 @@ async def receive_message(call: Call, o: shapes.ReceiveMessage) -> shapes.Receiv
     if not got:
         return shapes.ReceiveMessageResult()
     names = o.message_attribute_names or ()
+    if not wanted and not names:
+        md5 = content.md5
+        return shapes.ReceiveMessageResult(
+            [shapes.Message(id_text(one.id), one.receipt, md5(one.body), one.body.decode(errors="replace")) for one in got]
+        )
     return shapes.ReceiveMessageResult([_message(call, lane, rules, one, wanted, names) for one in got])
 
 
