@@ -372,3 +372,17 @@ async def test_what_a_task_cannot_be(desk: Desk, queue: str, dead: str) -> None:
         ("é", ("InvalidParameterValue", "Value for parameter TaskHandle is invalid.", 400)),
     ):
         assert await refusal(desk, "CancelMessageMoveTask", TaskHandle=text) == expected
+
+
+async def test_a_dead_letter_queue_that_is_made_again_takes_its_place_again(desk: Desk) -> None:
+    dead = await desk.queue("dead")
+    policy = json.dumps({"deadLetterTargetArn": await desk.arn(dead), "maxReceiveCount": "1"})
+    url = await desk.queue("source", RedrivePolicy=policy)
+    await desk("DeleteQueue", QueueUrl=dead)
+    await desk("SendMessage", QueueUrl=url, MessageBody="a")
+    for _ in range(2):
+        assert await desk.bodies(url, VisibilityTimeout=0) == ["a"], "there is nowhere to move it to"
+    desk.door.cooldowns.clear()
+    assert await desk.queue("dead") == dead
+    assert await desk.bodies(url) == []
+    assert await desk.bodies(dead) == ["a"]

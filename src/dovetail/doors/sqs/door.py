@@ -25,6 +25,7 @@ from dovetail.doors.sqs.calls import NAMESPACES, Call, Caller, Rules
 from dovetail.doors.sqs.cooldowns import Cooldowns
 from dovetail.doors.sqs.deadletters import Tasks
 from dovetail.doors.sqs.errors import SqsError
+from dovetail.doors.sqs.orphans import Orphans
 from dovetail.doors.sqs.queueattributes import Arn
 from dovetail.doors.sqs.shapes import Shape
 from dovetail.doors.sqs.sigv4 import JSON_TYPES, SignatureRefused, Verifier, normal_path, peek_scope
@@ -71,6 +72,7 @@ class Door:
         self.options = options
         self.cooldowns = Cooldowns(clock.boot_ms, options.cooldowns)
         self.tasks = Tasks()
+        self.orphans = Orphans(broker)
         self._clock = clock
         self._accounts = accounts
         self._verifier = Verifier(accounts.find if accounts is not None else lambda _: None)

@@ -49,6 +49,7 @@ async def create_queue(call: Call, o: shapes.CreateQueue) -> shapes.CreateQueueR
         door.check_create(call)
         try:
             lane = await catalog.create(call.namespace, name, qa.made(values, tags, target, door.now_s()))
+            await door.orphans.reattach(arn, lane)
         except QueueExists:
             lane = catalog.get(call.namespace, name)  # Somebody made it in the same moment.
     _check_same(lane.attributes, values)
@@ -130,6 +131,7 @@ async def delete_queue(call: Call, o: shapes.DeleteQueue) -> None:
     namespace = f"{arn.account}{NAMESPACES}{arn.region}"
     await call.door.broker.catalog.drop(namespace, arn.name)
     call.door.cooldowns.note_deleted(namespace, arn.name)
+    call.door.orphans.note_deleted(arn)
 
 
 async def get_queue_url(call: Call, o: shapes.GetQueueUrl) -> shapes.GetQueueUrlResult:
