@@ -35,14 +35,16 @@ $(READY): $(SERVES)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,lab]'
 	@touch $@
 
-# Redis is only measured beside us and never needed to run. Where it cannot be had the tests that use it are skipped and say so;
-# CI is where nothing is skipped.
-engines:
+# Redis and ElasticMQ are only measured beside us and never needed to run. Where they cannot be had the tests that use them are skipped
+# and say so; CI is where nothing is skipped.
+engines: setup
 	@command -v redis-server >/dev/null || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    { apt-get install -qq -y --no-install-recommends redis-server || { apt-get update -qq && apt-get install -qq -y --no-install-recommends redis-server; }; } >/dev/null 2>&1; \
 	  fi; command -v redis-server >/dev/null || { \
 	    echo "redis-server is not installed and could not be: what is measured beside Redis is skipped"; [ "$${CI:-}" != true ]; }; }
+	@$(BIN)/python -m dovetail.lab.drivers.elasticmq >/dev/null || { \
+	  echo "ElasticMQ could not be had: what is measured beside it is skipped"; [ "$${CI:-}" != true ]; }
 
 STORE ?= local:./data
 HTTP ?= 127.0.0.1:9324
