@@ -9,12 +9,12 @@ from typing import Any
 
 from celery import Celery
 
-VISIBILITY_S = 4
+VISIBILITY_S = 2
 """Tasks that a worker held when the node died come back after this."""
 
 
 def make(url: str, predefined: str = "") -> Any:
-    options: dict[str, Any] = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 2, "polling_interval": 0.1}
+    options: dict[str, Any] = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1, "polling_interval": 0.1}
     options["visibility_timeout"] = VISIBILITY_S
     if predefined:
         options["predefined_queues"] = {"celery": {"url": predefined}}

@@ -91,7 +91,7 @@ def rounds(folder: Path, count: int, seed: int, lose: bool = False) -> Load:
             else:
                 look(load)
             load.begin()
-            time.sleep(chance.uniform(0.3, 1.5))
+            time.sleep(chance.uniform(0.3, 1.2))
             alive = node.running
             node.kill()
             load.end()
