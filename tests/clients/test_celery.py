@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 
 @contextmanager
-def worker(node: Node, folder: Path, predefined: str = "") -> Iterator[tuple[Path, "subprocess.Popen[bytes]"]]:
+def worker(node: Node, folder: Path, predefined: str = "") -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
     """A Celery worker, and the folder in which tasks leave their files."""
     done = folder / "done"
     done.mkdir()

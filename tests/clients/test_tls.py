@@ -120,7 +120,7 @@ def test_a_pair_that_does_not_fit_is_told_and_the_old_one_stays(node: Node, pair
 
 def test_plain_http_and_garbage_at_the_tls_door_cost_nobody_anything(node: Node, pair: Pair) -> None:
     sockets = []
-    for data in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\xff\xff" + bytes(2000), b"", b"\x80" * 70_000):
+    for data in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\xff\xff" + bytes(2000), b"", b"\x80" * 70_000, *[b""] * 300):
         sockets.append(made := socket.create_connection(("127.0.0.1", node.port), timeout=10))
         try:
             made.sendall(data)

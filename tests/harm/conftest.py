@@ -80,7 +80,7 @@ def witness(victim: Node, bystander: Witness) -> Iterator[Witness]:
     logged = len(victim.errors)
     bystander.is_served(1)
     yield bystander
-    bystander.is_served()
+    bystander.is_served(1)
     grown_kib = victim.memory_kib() - before_kib
     assert grown_kib < GROWTH_KIB_MAX, f"it grew by {grown_kib} KiB"
     assert "Traceback" not in victim.errors[logged:] and " error " not in victim.errors[logged:], victim.errors[logged:]

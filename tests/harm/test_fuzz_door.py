@@ -16,7 +16,7 @@ from dovetail.doors.sqs.actions import ACTIONS
 from tests.harm.inside import HEADERS, Inside, form_request, json_request, judge
 from tests.harm.shapes import ARN, OPERATIONS, TEXTS, URL, anything, fields_of, form_of, odd, requests
 
-EXAMPLES = int(os.environ.get("DOVETAIL_FUZZ_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("DOVETAIL_FUZZ_EXAMPLES", "120"))
 LOOK = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 RECEIPTS: list[str] = ["none yet"]
 REQUESTS = requests(RECEIPTS)
