@@ -20,7 +20,7 @@ from ..sqsload import OPERATIONS, SEND, TAKE, Load
 from ..sqsrounds import ROUNDS, Rounds, interleaved
 
 FILL_BATCH = 10
-QUICK_SHARE = 100
+QUICK_SHARE = 40
 
 
 class Case(NamedTuple):
@@ -37,8 +37,8 @@ class Case(NamedTuple):
         return Load(server.port, url, messages, self.connections, self.batch, pid=server.pid)
 
 
-SINGLE, TENS = Case(64, 1, 20_000), Case(64, 10, 100_000)
-CASES = (SINGLE, TENS, Case(4, 1, 5_000), Case(1, 1, 2_000))
+SINGLE, TENS = Case(64, 1, 8_000), Case(64, 10, 40_000)
+CASES = (SINGLE, TENS, Case(4, 1, 3_000), Case(1, 1, 1_500))
 
 
 async def run(lab: Lab) -> Figures:
