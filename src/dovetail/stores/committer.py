@@ -39,6 +39,7 @@ from dovetail.core.operation import (
 from dovetail.errors import BadRequest, Closed, CodecError, DovetailError, LimitExceeded, StorageError, StorageFull, Unknown
 from dovetail.limits import BATCH_MESSAGES_MAX, ENTRY_BYTES_TARGET
 from dovetail.logs.log import Entry, Log
+from dovetail.stores.batches import error_of
 from dovetail.stores.entrytime import EntryTime
 
 Answer = Callable[[Outcome], None]
@@ -97,8 +98,8 @@ class Committer:
 
     # Submitting
 
-    def push(self, queue: int, body: bytes, delay_ms: int = DEFAULT) -> asyncio.Future[int]:
-        """One message, plain or delayed; the future gives its sequence."""
+    def push(self, queue: int, body: bytes, delay_ms: int = DEFAULT) -> asyncio.Future[Sequence[int]]:
+        """One message, plain or delayed; the future gives its sequence, as a batch of one."""
         slot = self._share("push", ("push", queue), (queue,), len(body) + 12)
         if delay_ms != DEFAULT and slot.delays is None:
             slot.delays = [DEFAULT] * len(slot.bodies)
@@ -107,7 +108,7 @@ class Committer:
         slot.bodies.append(body)
         return self._answer(slot, 1)
 
-    def complete(self, queue: int, sequence: int, delivery: int) -> asyncio.Future[bool]:
+    def complete(self, queue: int, sequence: int, delivery: int) -> asyncio.Future[list[bool]]:
         slot = self._share("complete", ("complete", queue), (queue,), 16)
         slot.sequences.append(sequence)
         slot.deliveries.append(delivery)
@@ -253,15 +254,17 @@ class Committer:
 
     def _deal(self, slot: _Slot, outcome: Outcome) -> None:
         """Deal an outcome out to the callers that share it, in the order in which they came."""
-        if slot.kind == "own" or isinstance(outcome, Refusal):
+        if slot.kind in ("push", "complete") and isinstance(outcome, Refusal):
+            _refuse([slot], error_of(outcome))
+        elif slot.kind == "own" or isinstance(outcome, Refusal):
             for future, _ in slot.answers:
                 _resolve(future, outcome)
         elif isinstance(outcome, Pushed):
             for (future, _), sequence in zip(slot.answers, outcome.sequences, strict=True):
-                _resolve(future, sequence)
+                _resolve(future, (sequence,))
         elif isinstance(outcome, Settled):
             for (future, _), done in zip(slot.answers, outcome.done, strict=True):
-                _resolve(future, done)
+                _resolve(future, [done])
         elif isinstance(outcome, Popped):
             for run in _deal_taken(slot, deque(outcome.taken)):
                 # The receiver left while its pop was on its way: it takes no message with it. (Receive-and-delete has no way back.)

@@ -131,6 +131,12 @@ class Popping(Protocol):
 
     def __await__(self) -> Generator[Any, None, list[Delivery]]: ...
 
+    def add_done_callback(self, done: Callable[[], None]) -> None:
+        """For those who do not await."""
+
+    def result(self) -> list[Delivery]:
+        """Once it is done: what was taken, or the error."""
+
     def abandon(self) -> None:
         """The receiver has left: it takes no message with it."""
 

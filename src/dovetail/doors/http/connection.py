@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, cast
 
-from .message import CONTINUE, Request, Response, encode, plain
+from .message import CONTINUE, Later, Request, Response, encode, plain
 from .parser import BODY, HEAD, IDLE, Continue, Event, Failure, Parser
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Slot:
         self.answer = answer
         self.close = close
         self.head = head
-        self.work: asyncio.Future[Response] | None = None
+        self.work: asyncio.Future[Response] | Later | None = None
 
 
 class Connection(asyncio.Protocol):
@@ -193,7 +194,11 @@ class Connection(asyncio.Protocol):
             if isinstance(answer, Response):
                 slot.answer = answer
                 return
-            slot.work = work = self._loop.create_task(answer) if isinstance(answer, Coroutine) else asyncio.ensure_future(answer)
+            if isinstance(answer, Later):
+                slot.work = answer
+                answer.take(partial(self._given, slot))
+                return
+            slot.work = work = self._loop.create_task(answer) if type(answer) is CoroutineType else asyncio.ensure_future(answer)
         except Exception as error:
             slot.answer = self._failed(error)
             return
@@ -201,6 +206,11 @@ class Connection(asyncio.Protocol):
             self._settle(slot, work)
         else:
             work.add_done_callback(lambda work: self._done(slot, work))
+
+    def _given(self, slot: Slot, response: Response) -> None:
+        slot.work, slot.answer = None, response
+        if self._slots and self._slots[0] is slot:
+            self._schedule()
 
     def _done(self, slot: Slot, work: asyncio.Future[Response]) -> None:
         self._settle(slot, work)

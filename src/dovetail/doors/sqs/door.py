@@ -8,6 +8,7 @@ answered in the caller's protocol; only a fault of ours is logged.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Mapping
@@ -18,13 +19,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from dovetail.clock import Clock
-from dovetail.doors.http.message import Request, Response
+from dovetail.doors.http.message import Later, Request, Response
 from dovetail.doors.sqs import errors, jsonwire, querywire, queuefile
 from dovetail.doors.sqs.actions import ACTIONS, OURS, Action
 from dovetail.doors.sqs.calls import NAMESPACES, Call, Caller, Rules
 from dovetail.doors.sqs.cooldowns import Cooldowns
 from dovetail.doors.sqs.deadletters import Tasks
 from dovetail.doors.sqs.errors import SqsError
+from dovetail.doors.sqs.fast import TURNS, WAYS
 from dovetail.doors.sqs.orphans import Orphans
 from dovetail.doors.sqs.queueattributes import Arn
 from dovetail.doors.sqs.shapes import Shape
@@ -168,6 +170,14 @@ class Door:
         request_id = f"{self._request_prefix}{self._requests:012x}"
         target = request.headers.get(b"x-amz-target")
         if target is not None:
+            way = WAYS.get(target)
+            if way is not None and request.method == "POST" and not _logger.isEnabledFor(logging.DEBUG):
+                try:
+                    answer = way(self, request, request_id)
+                except TURNS:
+                    answer = None
+                if answer is not None:
+                    return answer
             return self._json(request, target, request_id)
         return self._query(request, request_id)
 
@@ -186,10 +196,18 @@ class Door:
             response = jsonwire.encode(await action.run(call, o), request_id)
             code = "ok"
         except Exception as error:
-            told = self._told(error, request_id)
+            told = self.told(error, request_id)
             response, code = jsonwire.encode_error(told, request_id), told.kind.code
         self._note(action, call, o, code, began)
         return response
+
+    def long_way(self, request: Request, target: bytes, request_id: str, later: Later) -> None:
+        """A call that began without a task and cannot end so."""
+        task = asyncio.get_running_loop().create_task(self._json(request, target, request_id))
+        later.go_on(task)
+
+    def count(self, action: str, began: float, code: str = "ok") -> None:
+        self.broker.meters.count_request(action, code, perf_counter() - began)
 
     async def _query(self, request: Request, request_id: str) -> Response:
         began = perf_counter()
@@ -205,7 +223,7 @@ class Door:
             response = (querywire.encode_json if as_json else querywire.encode)(action.name, result, request_id)
             code = "ok"
         except Exception as error:
-            told = self._told(error, request_id)
+            told = self.told(error, request_id)
             response = querywire.encode_json_error(told, request_id) if as_json else querywire.encode_error(told, request_id)
             code = told.kind.code
         self._note(action, call, o, code, began)
@@ -262,12 +280,12 @@ class Door:
         if base is None:
             base = f"{self.options.scheme}://{host.decode('latin-1') or self.options.advertise}"
             _remember(self._bases, host, base)
-        caller = self._caller(request)
+        caller = self.caller(request)
         if self._quotas.active:
             self._quotas.request(caller.account, 0, self._clock.boot_ms())
         return Call(self, action.name, caller, base, request_id, request)
 
-    def _caller(self, request: Request) -> Caller:
+    def caller(self, request: Request) -> Caller:
         options = self.options
         if options.auth == "signed":
             try:
@@ -297,7 +315,12 @@ class Door:
         account = key if len(key) == 12 and key.isdigit() else options.account
         return Caller(account, scope.region or options.region, key, False)
 
-    def _told(self, error: Exception, request_id: str) -> SqsError:
+    @property
+    def limited(self) -> bool:
+        """Whether anything must be asked about quotas."""
+        return self._quotas.active
+
+    def told(self, error: BaseException, request_id: str) -> SqsError:
         told = errors.of(error)
         if not isinstance(error, (SqsError, DovetailError)):
             _logger.error("request %s failed", request_id, exc_info=error)

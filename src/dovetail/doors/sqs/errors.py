@@ -148,7 +148,7 @@ _OURS: tuple[tuple[type[errors.DovetailError], Kind], ...] = (
 """Errors of the rooms below in this door's words; the first that fits counts."""
 
 
-def of(error: Exception) -> SqsError:
+def of(error: BaseException) -> SqsError:
     """Any error as this door says it."""
     if isinstance(error, SqsError):
         return error

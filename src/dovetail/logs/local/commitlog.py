@@ -40,8 +40,8 @@ IDLE_S = 0.05
 CHECKED_BYTES_MIN = 512
 """Records from this size on are remembered once they were checked; smaller ones are checked faster than looked up."""
 CHECKED_RECORDS_MAX = 256
-CHILD_PAUSE = 2.0
-"""Two thirds of the time that a child takes to write a snapshot it sleeps, so that the log's own syncs find the device free."""
+CHILD_PAUSE = 5.0
+"""Five sixths of the time that a child takes to write a snapshot it sleeps, so that the log's own syncs find the device free."""
 
 _logger = logging.getLogger("dovetail.logs.local")
 
