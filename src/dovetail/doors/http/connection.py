@@ -101,6 +101,9 @@ class Connection(asyncio.Protocol):
             self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
         else:
             self._parse(data)
+            slots = self._slots
+            if slots and slots[0].answer is None and self._reading and not self._backlog and len(slots) < self._server.slots_max:
+                return  # Asked, not answered, and room for more: the usual end, and a turn would find nothing to do.
         self._turn()
 
     def eof_received(self) -> bool:
