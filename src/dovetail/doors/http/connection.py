@@ -212,8 +212,13 @@ class Connection(asyncio.Protocol):
 
     def _given(self, slot: Slot, response: Response) -> None:
         slot.work, slot.answer = None, response
-        if self._slots and self._slots[0] is slot:
-            self._schedule()
+        slots = self._slots
+        if slots and slots[0] is slot:
+            if len(slots) == 1 and not self._scheduled and not self._unread and not self._backlog:
+                # One call at a time, as nearly all clients do: there is nothing that could share the write.
+                self._turn()
+            else:
+                self._schedule()
 
     def _done(self, slot: Slot, work: asyncio.Future[Response]) -> None:
         self._settle(slot, work)

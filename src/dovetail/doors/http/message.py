@@ -74,7 +74,7 @@ class Response:
 
 class Later:
     """An answer that will be given by a plain call: for what is asked thousands of times a second, where a task for each is a tenth of
-    the work. `left` is called when the caller has gone."""
+    the work. `give` comes after the handler has returned, never before; `left` is called when the caller has gone."""
 
     __slots__ = ("_left", "_response", "_take")
 

@@ -181,5 +181,5 @@ WAYS: dict[bytes, Way] = {
     b"AmazonSQS.ReceiveMessage": receive_message,
     b"AmazonSQS.DeleteMessage": delete_message,
 }
-TURNS = (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, SqsError, DovetailError)
+TURNS = (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError, SqsError, DovetailError)
 """What makes the door go the long way, where it is refused in the proper words."""
