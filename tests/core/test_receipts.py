@@ -42,3 +42,11 @@ def test_an_altered_receipt_never_names_another_delivery() -> None:
 def test_arbitrary_text_is_refused(text: str) -> None:
     with pytest.raises(ReceiptInvalid):
         unseal(KEY, text)
+
+
+def test_a_receipt_has_one_spelling() -> None:
+    text = seal(b"k" * 32, 1, 2, 3)
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    for letter in alphabet.replace(text[-1], ""):
+        with pytest.raises(ReceiptInvalid):
+            unseal(b"k" * 32, text[:-1] + letter)

@@ -17,6 +17,8 @@ from dovetail.errors import ReceiptInvalid
 
 _FIELDS = Struct("<QQQ")
 _TEXT_CHARS = 43
+_LAST = frozenset("AEIMQUYcgkosw048")
+"""32 bytes leave two bits of the last letter over. They are zero, so that a receipt has one spelling only."""
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/\xff\xff")
 
@@ -59,7 +61,11 @@ def unseal_all(key: bytes, queue: int, texts: Sequence[str]) -> tuple[list[int],
 def unseal(key: bytes, text: str) -> Receipt:
     """The receipt, or ReceiptInvalid where it was not made with this key."""
     try:
-        data = a2b_base64(text.encode().translate(_FROM_URL) + b"=", strict_mode=True) if len(text) == _TEXT_CHARS else b""
+        data = (
+            a2b_base64(text.encode().translate(_FROM_URL) + b"=", strict_mode=True)
+            if len(text) == _TEXT_CHARS and text[-1] in _LAST
+            else b""
+        )
     except ValueError:
         data = b""
     if len(data) != 32 or not compare_digest(blake2b(data[:24], digest_size=8, key=key).digest(), data[24:]):
