@@ -117,6 +117,7 @@ class Node:
         from dovetail.service.accounts import Quota
         from dovetail.service.audit import Audit, AuditFile
 
+        quota = settings.quota
         options = Options(
             auth=settings.auth,
             account=settings.account,
@@ -125,8 +126,8 @@ class Node:
             beyond=settings.sqs.beyond == "on",
             scheme="https" if settings.tls.cert else "http",
             advertise=settings.advertise or str(settings.http),
-            account_quota=Quota(requests_per_s=settings.quota.account_requests or None, queues_max=settings.quota.account_queues or None),
-            queue_quota=Quota(settings.quota.queue_messages or None, settings.quota.queue_bytes or None),
+            account_quota=Quota(requests_per_s=quota.account_requests or None, queues_max=quota.account_queues or None),
+            queue_quota=Quota(quota.queue_messages or None, quota.queue_bytes or None, quota.queue_requests or None),
         )
         failed = self.broker.meters.audit_failures.add
         audit = Audit(self.clock, AuditFile(Path(settings.audit)), failed) if settings.audit else Audit(self.clock)

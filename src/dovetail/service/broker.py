@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from hashlib import blake2b
 
@@ -30,6 +31,7 @@ class Broker:
         self._clock = clock
         self._redrives: dict[int, Redrive] = {}
         self.meters = Meters(self.metrics)
+        self._giving_up: set[asyncio.Task[None]] = set()
         store.on_commit(self.meters.commits.observe)
 
     async def push(self, lane: Lane, messages: Sequence[Outgoing], number: Number | None = None) -> list[Stored]:
@@ -72,6 +74,17 @@ class Broker:
         done = await lane.complete(receipts)
         self.meter(lane).completed.add(sum(done))
         return done
+
+    def give_up(self, lane: Lane, receipts: Sequence[str]) -> None:
+        """The receiver left before it could be answered: the deliveries are undone, as if they had never been."""
+
+        async def release() -> None:
+            with contextlib.suppress(DovetailError):  # The lease ends by itself then.
+                await lane.release(receipts)
+
+        task = asyncio.get_running_loop().create_task(release())
+        self._giving_up.add(task)
+        task.add_done_callback(self._giving_up.discard)
 
     async def complete_and_push(
         self, lane: Lane, receipts: Sequence[str], targets: Sequence[Lane], messages: Sequence[Outgoing]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ _MOST = {
 class Catalog:
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._changing = asyncio.Lock()
 
     def find(self, namespace: str, name: str) -> Lane | None:
         queue = self._store.find(namespace, name)
@@ -58,16 +60,24 @@ class Catalog:
         return lane
 
     async def configure(self, lane: Lane, **changes: Any) -> Attributes:
-        attributes = replace(lane.attributes, **changes)
-        self._check(attributes, lane.queue)
-        if attributes != lane.attributes:
-            await self._store.configure(lane.queue, attributes)
-        return attributes
+        return await self.change(lane, lambda attributes: replace(attributes, **changes))
+
+    async def change(self, lane: Lane, make: Callable[[Attributes], Attributes]) -> Attributes:
+        """`make` is given the rules as they are and answers with what they shall be. One change at a time: of two that were made from the
+        same rules, the second would undo the first."""
+        async with self._changing:
+            before = lane.attributes
+            attributes = make(before)
+            self._check(attributes, lane.queue, before.dead_letter)
+            if attributes != before:
+                await self._store.configure(lane.queue, attributes)
+            return attributes
 
     async def drop(self, namespace: str, name: str) -> None:
         await self._store.drop(self.get(namespace, name).queue)
 
-    def _check(self, attributes: Attributes, queue: int = 0) -> None:
+    def _check(self, attributes: Attributes, queue: int = 0, known_dead_letter: int = 0) -> None:
+        """A dead-letter queue that the rules had already may be gone by now; that stops no other change."""
         promises = self._store.promises
         if attributes.grouped and not promises.groups:
             raise BadRequest("This store does not keep groups.")
@@ -81,7 +91,7 @@ class Catalog:
             raise BadRequest(f"groups is True or False, not {attributes.grouped!r}")
         if not all(type(part) is str and part.isprintable() for pair in attributes.extra.items() for part in pair):
             raise BadRequest("what is kept with a queue is printable text by printable text")
-        if attributes.dead_letter:
+        if attributes.dead_letter and attributes.dead_letter != known_dead_letter:
             target = self._store.lane(attributes.dead_letter)
             if target is None:
                 raise NoSuchQueue("The dead-letter queue does not exist.")

@@ -150,6 +150,14 @@ class Quotas:
             self._refused(error.quota)
             raise
 
+    def request_of_queue(self, queue: int, now_ms: int) -> None:
+        """One request about this queue, whoever makes it; that of its account is asked before."""
+        try:
+            self._queue(queue, now_ms).request(now_ms)
+        except OverQuota as error:
+            self._refused(error.quota)
+            raise
+
     def push(self, account: str, queue: int, messages: int, size: int, now_ms: int) -> None:
         """So many messages of so many bytes in all. `account` is the one that the queue belongs to, whoever sends."""
         if not self.active:

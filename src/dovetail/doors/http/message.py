@@ -27,7 +27,7 @@ JSON = b"application/json"
 class Request:
     """One request, complete. Header names are lower case; a header that came twice is joined with a comma."""
 
-    __slots__ = ("_path", "body", "headers", "keep_alive", "method", "peer", "target")
+    __slots__ = ("_path", "alone", "body", "headers", "keep_alive", "method", "peer", "target")
 
     def __init__(self, method: str, target: bytes, headers: Mapping[bytes, bytes], body: bytes, keep_alive: bool) -> None:
         self.method = method
@@ -36,6 +36,8 @@ class Request:
         self.body = body
         self.keep_alive = keep_alive
         self._path: str | None = None
+        self.alone = True
+        """No earlier request of its connection is still unanswered: whatever is done about it overtakes nobody."""
         self.peer = ""
         """Who is at the other end of the connection, as `address:port`; filled in by the edge."""
 
@@ -60,13 +62,22 @@ class Request:
 class Response:
     """The answer of a handler. The edge adds date, length and connection headers itself."""
 
-    __slots__ = ("body", "content_type", "headers", "status")
+    __slots__ = ("body", "content_type", "headers", "status", "undo")
 
-    def __init__(self, status: int, body: bytes = b"", content_type: bytes = TEXT, headers: tuple[Header, ...] = ()) -> None:
+    def __init__(
+        self,
+        status: int,
+        body: bytes = b"",
+        content_type: bytes = TEXT,
+        headers: tuple[Header, ...] = (),
+        undo: Callable[[], None] | None = None,
+    ) -> None:
         self.status = status
         self.body = body
         self.content_type = content_type
         self.headers = headers
+        self.undo = undo
+        """Called in place of the answer where the caller has left before it could be written: what was handed out goes back."""
 
     def __repr__(self) -> str:
         return f"Response({self.status}, {len(self.body)} bytes)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -69,7 +70,7 @@ class Rules:
 class Call:
     """A request on its way through an action."""
 
-    __slots__ = ("action", "base_url", "caller", "door", "request", "request_id")
+    __slots__ = ("action", "base_url", "caller", "door", "request", "request_id", "undo")
 
     def __init__(self, door: Door, action: str, caller: Caller, base_url: str, request_id: str, request: Request) -> None:
         self.door = door
@@ -79,6 +80,8 @@ class Call:
         """`http://host`, as the caller reached us: queue URLs that we give work wherever the caller is."""
         self.request_id = request_id
         self.request = request
+        self.undo: Callable[[], None] | None = None
+        """What to do where the answer cannot be given because the caller has left."""
 
     # Queues by what callers call them
 
@@ -95,6 +98,8 @@ class Call:
             self._authorize(lane, Arn(region, account, name))
         if lane is None:
             raise SqsError(errors.QUEUE_DOES_NOT_EXIST)
+        if door.limited:
+            door.check_request(lane)
         return lane
 
     def _named(self, url: str) -> tuple[str, str]:
@@ -129,9 +134,10 @@ class Call:
     def _facts(self) -> dict[str, str]:
         """What conditions of policies ask about."""
         now_ms = self.door.now_ms()
-        agent = self.request.headers.get(b"user-agent")
+        agent, referer = self.request.headers.get(b"user-agent"), self.request.headers.get(b"referer")
         return {
             **({"aws:UserAgent": agent.decode("latin-1")} if agent is not None else {}),
+            **({"aws:Referer": referer.decode("latin-1")} if referer is not None else {}),
             "aws:SourceIp": self.request.peer.rpartition(":")[0].strip("[]"),
             "aws:SecureTransport": "true" if self.base_url.startswith("https:") else "false",
             "aws:PrincipalAccount": self.caller.account,

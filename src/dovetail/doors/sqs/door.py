@@ -136,6 +136,10 @@ class Door:
         caller = call.caller
         return caller.account if caller.signed and caller.account != self.arn(lane.queue).account else ""
 
+    def check_request(self, lane: Lane) -> None:
+        """May the queue be asked once more in this second?"""
+        self._quotas.request_of_queue(lane.queue, self._clock.boot_ms())
+
     def check_push(self, lane: Lane, count: int, size: int) -> None:
         """May the queue and its account hold this much more?"""
         if self._quotas.active:
@@ -171,7 +175,7 @@ class Door:
         target = request.headers.get(b"x-amz-target")
         if target is not None:
             way = WAYS.get(target)
-            if way is not None and request.method == "POST" and not _logger.isEnabledFor(logging.DEBUG):
+            if way is not None and request.method == "POST" and request.alone and not _logger.isEnabledFor(logging.DEBUG):
                 try:
                     answer = way(self, request, request_id)
                 except TURNS:
@@ -194,6 +198,7 @@ class Door:
             call = self._call(request, action, request_id)
             o = jsonwire.decode(request.body, action.shape)
             response = jsonwire.encode(await action.run(call, o), request_id)
+            response.undo = call.undo
             code = "ok"
         except Exception as error:
             told = self.told(error, request_id)
@@ -221,6 +226,7 @@ class Door:
             o = querywire.decode(fields, action.shape)
             result = await action.run(call, o)
             response = (querywire.encode_json if as_json else querywire.encode)(action.name, result, request_id)
+            response.undo = call.undo
             code = "ok"
         except Exception as error:
             told = self.told(error, request_id)
@@ -245,7 +251,7 @@ class Door:
                 action.name,
                 account=caller.account if caller is not None else "",
                 key_id=caller.key if caller is not None else "",
-                queue=queue.rpartition("/")[2],
+                queue=queue.rpartition("/")[2].rpartition(":")[2],
                 request_id=call.request_id if call is not None else "",
                 outcome=code,
                 parameters=asked,

@@ -133,7 +133,7 @@ def receive_message(door: Door, request: Request, request_id: str) -> Later | No
         md5 = content.md5
         told = [shapes.Message(id_text(one.id), one.receipt, md5(one.body), one.body.decode(errors="replace")) for one in got]
         door.count("ReceiveMessage", began)
-        later.give(_answer(_encode(shapes.ReceiveMessageResult(told)), request_id))
+        later.give(_answer(_encode(shapes.ReceiveMessageResult(told)), request_id, popping.abandon))
 
     popping.add_done_callback(taken)
     return later
@@ -164,8 +164,8 @@ def delete_message(door: Door, request: Request, request_id: str) -> Later | Non
     return later
 
 
-def _answer(body: bytes, request_id: str) -> Response:
-    return Response(200, body, jsonwire.CONTENT_TYPE, ((b"x-amzn-requestid", request_id.encode()),))
+def _answer(body: bytes, request_id: str, undo: Callable[[], None] | None = None) -> Response:
+    return Response(200, body, jsonwire.CONTENT_TYPE, ((b"x-amzn-requestid", request_id.encode()),), undo)
 
 
 def _fail(door: Door, later: Later, action: str, error: BaseException, request_id: str, began: float) -> None:
@@ -181,5 +181,5 @@ WAYS: dict[bytes, Way] = {
     b"AmazonSQS.ReceiveMessage": receive_message,
     b"AmazonSQS.DeleteMessage": delete_message,
 }
-TURNS = (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError, SqsError, DovetailError)
+TURNS = (msgspec.DecodeError, UnicodeError, RecursionError, SqsError, DovetailError)
 """What makes the door go the long way, where it is refused in the proper words."""

@@ -180,10 +180,11 @@ async def send_message_batch(call: Call, o: shapes.SendMessageBatch) -> shapes.S
                 raise SqsError(errors.PARAMETER_VALUE, error.text) from None
             failed.append(_failed(entry.id, error))
             size += content.counted(entry.message_body, entry.message_attributes)
-    size += sum(ready.size for _, ready in good)
+    kept = sum(ready.size for _, ready in good)
+    size += kept
     if size > BODY_BYTES_MAX:
         raise SqsError(errors.BATCH_TOO_LONG, f"Batch requests cannot be longer than {BODY_BYTES_MAX} bytes. You have sent {size} bytes.")
-    call.door.check_push(lane, len(good), size)
+    call.door.check_push(lane, len(good), kept)
     stored = await _push(call, lane, [ready for _, ready in good]) if good else []
     done = [
         shapes.SendEntryResult(
@@ -263,6 +264,8 @@ async def receive_message(call: Call, o: shapes.ReceiveMessage) -> shapes.Receiv
         got = []  # A FIFO queue says nothing; it just has no messages.
     if not got:
         return shapes.ReceiveMessageResult()
+    if got[0].receipt:
+        call.undo = lambda: door.broker.give_up(lane, [one.receipt for one in got])
     names = o.message_attribute_names or ()
     if not wanted and not names:
         md5 = content.md5

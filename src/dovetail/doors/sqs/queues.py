@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from dovetail.core.operation import Attributes
@@ -192,15 +192,24 @@ async def set_queue_attributes(call: Call, o: shapes.SetQueueAttributes) -> None
     values = qa.checked(o.attributes, fifo=fifo, creating=False, beyond=call.door.beyond)
     values.pop("FifoQueue", None)  # It can only say what is so already.
     target = _checked_policies(call, values, call.arn_of(lane), fifo, lane)
-    _check_combination(qa.shown(lane.attributes) | values if "FifoThroughputLimit" in values or "DeduplicationScope" in values else values)
-    await configure(call, lane, qa.applied(lane.attributes, values, target))
+
+    def changed(attributes: Attributes) -> Attributes:
+        named = "FifoThroughputLimit" in values or "DeduplicationScope" in values
+        _check_combination(qa.shown(attributes) | values if named else values)
+        return qa.applied(attributes, values, target)
+
+    await configure(call, lane, changed)
 
 
-async def configure(call: Call, lane: Lane, attributes: Attributes) -> None:
-    """Keep changed attributes, with the time of the change."""
-    extra = {**attributes.extra, qa.MODIFIED: str(call.door.now_s())}
-    changed = replace(attributes, extra=extra)
-    await call.door.broker.catalog.configure(lane, **{name: getattr(changed, name) for name in Attributes.__dataclass_fields__})
+async def configure(call: Call, lane: Lane, make: Callable[[Attributes], Attributes]) -> None:
+    """Keep changed attributes, with the time of the change. `make` is given them as they are when it is their turn."""
+    now = str(call.door.now_s())
+
+    def changed(attributes: Attributes) -> Attributes:
+        made = make(attributes)
+        return replace(made, extra={**made.extra, qa.MODIFIED: now})
+
+    await call.door.broker.catalog.change(lane, changed)
 
 
 async def purge_queue(call: Call, o: shapes.PurgeQueue) -> None:
