@@ -5,7 +5,10 @@ jsonwire, querywire        the two protocols: bytes in, shapes out, and back
 content, queueattributes   the rules of messages and of queues
 messages, queues, deadletters, tags, permissions      the 23 actions, each a function of its own name
 sigv4, policy, calls       who calls, and what they may do
-door                       puts them together
+cooldowns, orphans         the two 60-second rules · dead-letter queues that come back
+queuefile                  queues from a file
+actions, door              the table of actions · puts them together
+fast                       the short way for plain single calls; whatever is not plain goes the long way
 """
 
 from __future__ import annotations

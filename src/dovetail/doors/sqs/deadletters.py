@@ -23,7 +23,7 @@ RATE_MAX = 500
 TASKS_KEPT = 10
 SOURCES_KEPT = 10_000
 
-_STATUS = {"running": "RUNNING", "completed": "COMPLETED", "cancelled": "CANCELLED", "failed": "FAILED", "cancelling": "CANCELLING"}
+_STATUS = {"running": "RUNNING", "completed": "COMPLETED", "cancelled": "CANCELLED", "failed": "FAILED"}
 
 
 class Task:

@@ -62,25 +62,17 @@ OVER_LIMIT = _plain("OverLimit", "Too many messages are in flight.", 403)
 RESOURCE_NOT_FOUND = _plain("ResourceNotFoundException", "The resource that you specified for the SourceArn parameter doesn't exist.", 404)
 ATTRIBUTE_NAME = _plain("InvalidAttributeName", "Unknown Attribute.")
 ATTRIBUTE_VALUE = _plain("InvalidAttributeValue", "Invalid value for the parameter.")
-ID_FORMAT = _plain("InvalidIdFormat", "The specified receipt handle isn't valid for the current version.")
 MESSAGE_CONTENTS = _plain(
     "InvalidMessageContents",
     "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF",
 )
 RECEIPT_INVALID = _plain("ReceiptHandleIsInvalid", "The input receipt handle is invalid.")
 ADDRESS = _plain("InvalidAddress", "The specified ID is invalid.")
-SECURITY = _plain("InvalidSecurity", "The request was not made over HTTPS or did not use SigV4 for signing.")
 THROTTLED = _plain("RequestThrottled", "The request was denied due to request throttling.")
 PARAMETER_VALUE = Kind(
     "InvalidParameterValueException", "InvalidParameterValue", 400, "An invalid or out-of-range value was supplied for the input parameter."
 )
 PARAMETER_MISSING = Kind("MissingRequiredParameterException", "MissingParameter", 400, "A required parameter is missing.")
-PARAMETER_COMBINATION = Kind(
-    "InvalidParameterCombinationException",
-    "InvalidParameterCombination",
-    400,
-    "Parameters that must not be used together were used together.",
-)
 SERIALIZATION = Kind("SerializationException", "MalformedInput", 400, "The request could not be read.")
 ACTION_UNKNOWN = Kind(
     "UnknownOperationException",
@@ -90,7 +82,6 @@ ACTION_UNKNOWN = Kind(
 )
 ACTION_MISSING = Kind("UnknownOperationException", "MissingAction", 400, "The request is missing an action or a required parameter.")
 ACCESS_DENIED = Kind("AccessDeniedException", "AccessDenied", 403, "Access to the resource is denied.")
-TOO_LARGE = Kind("RequestEntityTooLargeException", "RequestEntityTooLarge", 413, "The request is larger than this node takes.")
 INTERNAL = _plain(
     "InternalFailure", "The request failed because of an unknown error; whether it took effect is not known.", 500, sender=False
 )
@@ -100,9 +91,13 @@ KINDS: tuple[Kind, ...] = tuple(value for value in globals().values() if isinsta
 BY_CODE: dict[str, Kind] = {kind.code: kind for kind in KINDS}
 
 _KMS = "KmsAccessDenied KmsDisabled KmsInvalidKeyUsage KmsInvalidState KmsNotFound KmsOptInRequired KmsThrottled"
-REFUSED_OF_THE_MODEL: dict[str, str] = dict.fromkeys(
-    _KMS.split(), "nothing is encrypted with KMS here: a key id is kept with the queue and shown, and no key service is asked"
-)
+REFUSED_OF_THE_MODEL: dict[str, str] = {
+    **dict.fromkeys(
+        _KMS.split(), "nothing is encrypted with KMS here: a key id is kept with the queue and shown, and no key service is asked"
+    ),
+    "InvalidIdFormat": "a handle that is none is ReceiptHandleIsInvalid, whatever is wrong with it",
+    "InvalidSecurity": "a signature that is missing or wrong has codes of its own, and TLS is for the operator to ask for",
+}
 """Errors of the service's model that this door never gives, each with the reason."""
 
 

@@ -13,7 +13,6 @@ from dovetail.doors.sqs.errors import SqsError
 from dovetail.doors.sqs.shapes import Result, Shape
 
 CONTENT_TYPE = b"application/x-amz-json-1.0"
-TARGET = b"AmazonSQS."
 
 S = TypeVar("S", bound=Shape)
 
