@@ -19,6 +19,8 @@ from dovetail import testing
 from dovetail.errors import BadRequest, LimitExceeded
 from dovetail.testing import MovableClock, Server, serve
 
+pytestmark = pytest.mark.slow
+
 boto3 = pytest.importorskip("boto3")
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -23,6 +23,8 @@ from dovetail.service.accounts import Key
 from dovetail.testing import Server, serve
 from tests.clients.node import Node
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., tuple[int, str, str]]
 
 

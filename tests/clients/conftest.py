@@ -41,3 +41,11 @@ _numbers = count(1)
 def name() -> str:
     """A queue name that no other test uses."""
     return f"queue-{next(_numbers)}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Real servers and real clients take their time: `make check` leaves them to `make test`."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.slow)

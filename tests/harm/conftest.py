@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,3 +85,11 @@ def witness(victim: Node, bystander: Witness) -> Iterator[Witness]:
     grown_kib = victim.memory_kib() - before_kib
     assert grown_kib < GROWTH_KIB_MAX, f"it grew by {grown_kib} KiB"
     assert "Traceback" not in victim.errors[logged:] and " error " not in victim.errors[logged:], victim.errors[logged:]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Real servers and real clients take their time: `make check` leaves them to `make test`."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.slow)

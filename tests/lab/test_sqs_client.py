@@ -17,6 +17,8 @@ from dovetail.lab.httpload import LoadFailed, Script, Tally, connect, percentile
 from dovetail.lab.sqsload import SEND, TAKE, Load, play_load
 from dovetail.lab.sqswire import Keys, Wire, handles
 
+pytestmark = pytest.mark.slow
+
 Answer = Callable[[dict[str, str], bytes], bytes]
 
 

@@ -19,6 +19,8 @@ from dovetail.lab.sqsload import Load
 from dovetail.lab.trace import ACKED, COMPLETED, DELIVERED, SENT, Trace
 from dovetail.lab.workload import Workload
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["dovetail", "elasticmq"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Server:

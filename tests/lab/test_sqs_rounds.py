@@ -15,6 +15,8 @@ from dovetail.lab.scenario import Lab
 from dovetail.lab.sqsload import OPERATIONS, SEND, TAKE, Load
 from dovetail.lab.sqsrounds import Rounds, interleaved
 
+pytestmark = pytest.mark.slow
+
 
 class Played(Load):
     """A load whose results are known beforehand."""

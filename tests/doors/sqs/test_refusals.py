@@ -14,6 +14,8 @@ import pytest
 from tests.doors.sqs.callers import Caller, Refused
 from tests.doors.sqs.voices import Voice, json_result, xml_result
 
+pytestmark = pytest.mark.slow
+
 MISSING = ("MissingParameter", "MissingRequiredParameterException", 400)
 VALUE = ("InvalidParameterValue", "InvalidParameterValueException", 400)
 NOBODY = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", 400)

@@ -21,6 +21,8 @@ from dovetail.doors.sqs import sigv4
 from dovetail.doors.sqs.sigv4 import EXPIRES_S_MAX, JSON_TYPES, STATUSES, Scope, SignatureRefused, Signed, Verifier, normal_path, peek_scope
 from dovetail.service.accounts import Key
 
+pytestmark = pytest.mark.slow
+
 NOW_S = 1_794_868_200  # 2026-11-16T22:30:00Z
 PLAIN = Key("AKIAPLAINPLAINPLAIN1", "123456789012", "plain/secret+plain/secret+plain/secret+1")
 TEMPORARY = Key(
