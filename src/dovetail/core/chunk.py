@@ -3,7 +3,7 @@
 A Python object per message costs 130 to 460 bytes and makes the garbage collector stop the process; columns cost what they hold.
 Some are always there; the others are made when the first message of the chunk needs them, and grow only as far as they are needed.
 
-    always     states      1 B   GONE, READY, HELD, LATER, LEASED or TOMB
+    always     states      1 B   GONE, READY, HELD, LATER, LEASED, TOMB or RESERVED
                runs        10 B for each record: where it begins (u16), its address in the log (u64)
                marks       6 B for each change of time (u16, u32): when the messages were pushed
     if needed  items       4 B for each run that begins inside its record
@@ -31,9 +31,9 @@ LOW32 = (1 << 32) - 1
 NEAR_MS = 1 << 31
 """Times nearer than this are told apart by their low half: an older entry of the index with the same low half has been taken by then."""
 
-GONE, READY, HELD, LATER, LEASED, TOMB = range(6)
+GONE, READY, HELD, LATER, LEASED, TOMB, RESERVED = range(7)
 """READY may be taken now; HELD is visible, but its group or tenant gives it later; LATER is delayed; TOMB is gone, but a chain goes through
-it."""
+it; RESERVED is set aside without a time."""
 
 _READY_RUN = bytes((READY,)) * SIZE
 
@@ -238,6 +238,19 @@ class Chunk:
             # What was delivered before has a history of its own and goes alone.
             return 1
         return count
+
+    def alike(self, at: int, most: int) -> int:
+        """How many neighbours from `at` on lie in one record and have the same to tell: never delivered, never moved."""
+        count = min(self.run_end(self.run(at)) - at, most)
+        if self.origins is not None or (self.receives is not None and any(self.receives[at : at + count])):
+            return 1
+        return count
+
+    def end_receipts(self, at: int, count: int) -> None:
+        """No receipt of these messages counts any more."""
+        if self.deliveries is not None and at < len(self.deliveries):
+            end = min(at + count, len(self.deliveries))
+            self.deliveries[at:end] = array("Q", bytes(8 * (end - at)))
 
     def set_origin(self, index: int, origin: Origin) -> None:
         if self.origins is None:

@@ -1,15 +1,10 @@
 """Operations as bytes and back. Little-endian; an operation begins with its kind; docs/format-entry.md draws every one of them.
 
-    Push      0      1       2        4        8
-              | kind | flags | queues | count  | queue ids: u64 × queues | sections as flags say, in this order:
-              NUMBERED    producer 16 · epoch u64 · number u64
-              DELAY       one u64 for all          DELAYS   u64 × count       (2^64 - 1: what the queue says)
-              DEDUPS      16 × count               IDS      16 × count
-              GROUPS      column                   ATTRIBUTES  column
-              then the bodies: column
-    column    offsets: u32 × (count + 1), then the bytes back to back, padded to 4
-
+    Push      core/pushcodec.py
     Settle    | kind | 0 | 0 u16 | count u32 | queue u64 | parameter i64 | sequences u64 × count | deliveries u64 × count
+
+    Stage     | kind | 0 × 7 | stage 16 | a Push without numbers
+    Publish   | kind | 0 × 3 | count u32 | owner 16 | batch u64 | stages: 16 × count
 
 To add a kind: give it a free number in `Kind`, a NamedTuple in operation.py, a line in _ENCODERS and in _DECODERS, and an apply handler
 in state.py; raise the apply version when old nodes would not know it. Never change the bytes of a kind that was released.
@@ -20,39 +15,37 @@ The decoder is total: any bytes give an operation or a CodecError, and it alloca
 from __future__ import annotations
 
 import json
-import sys
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from itertools import pairwise
-from operator import le
 from struct import Struct, unpack_from
 from struct import error as struct_error
 from typing import Any
 
 from dovetail.core import operation as op
-from dovetail.core.column import Column
-from dovetail.core.operation import Attributes, Head, Kind, Numbered, Operation, Push
+from dovetail.core.operation import Attributes, Head, Kind, Operation, Push
+from dovetail.core.pushcodec import ATTRIBUTES as ATTRIBUTES
+from dovetail.core.pushcodec import DEDUPS as DEDUPS
+from dovetail.core.pushcodec import DELAY as DELAY
+from dovetail.core.pushcodec import DELAYS as DELAYS
+from dovetail.core.pushcodec import GROUPS as GROUPS
+from dovetail.core.pushcodec import HEAD, NUMBERS, TWO, Reader
+from dovetail.core.pushcodec import IDS as IDS
+from dovetail.core.pushcodec import NUMBERED as NUMBERED
+from dovetail.core.pushcodec import Data as Data
+from dovetail.core.pushcodec import decode_push as decode_push
+from dovetail.core.pushcodec import encode_push as encode_push
 from dovetail.errors import CodecError
-from dovetail.limits import BATCH_MESSAGES_MAX, QUEUES_PER_PUSH_MAX
-
-if sys.byteorder != "little":
-    raise ImportError("Dovetail reads its columns in place and runs on little-endian machines only")
+from dovetail.limits import BATCH_MESSAGES_MAX, DELAY_MS_MAX, RESERVE_MESSAGES_MAX, STAGES_PER_PUBLISH_MAX
 
 VERSION = 1
 """Of the entry head. An unknown one stops the node."""
 
-NUMBERED, DELAY, DELAYS, DEDUPS, IDS, GROUPS, ATTRIBUTES = 1, 2, 4, 8, 16, 32, 64
-_NO_DELAY = (1 << 64) - 1
-
-_PUSH = Struct("<BBHI")
-_NUMBERED = Struct("<16sQQ")
 _SETTLE = Struct("<BBHIQq")
 _HEAD = Struct("<BBHiQ")
 _HEAD_WRITER = Struct("<16sQQQ")
 _Q = Struct("<Q")
-
-Data = bytes | memoryview
 
 
 def encode_head(head: Head) -> bytes:
@@ -86,106 +79,11 @@ def decode(data: Data) -> Operation:
         raise CodecError(f"operation of kind {data[0] if len(data) else 'none'}: {error}") from None
 
 
-# Push
-
-
-def encode_push(push: Push, kind: int = Kind.PUSH) -> bytes:
-    count, flags = len(push.bodies), 0
-    parts: list[Data] = [b"", b"".join(map(_Q.pack, push.queues)) if len(push.queues) != 1 else _Q.pack(push.queues[0])]
-    if push.numbered is not None:
-        flags |= NUMBERED
-        parts.append(_NUMBERED.pack(*push.numbered))
-    if push.delays is not None:
-        flags |= DELAY if len(push.delays) == 1 else DELAYS
-        parts.append(array("Q", [_NO_DELAY if delay < 0 else delay for delay in push.delays]).tobytes())
-    if push.dedups is not None:
-        flags |= DEDUPS
-        parts.append(push.dedups)
-    if push.ids is not None:
-        flags |= IDS
-        parts.append(push.ids)
-    if push.groups is not None:
-        flags |= GROUPS
-        _encode_column(push.groups, parts)
-    if push.attributes is not None:
-        flags |= ATTRIBUTES
-        _encode_column(push.attributes, parts)
-    _encode_column(push.bodies, parts)
-    parts[0] = _PUSH.pack(kind, flags, len(push.queues), count)
-    return b"".join(parts)
-
-
-_TWO = Struct("<II")
-
-
-def _encode_column(column: Column, parts: list[Data]) -> None:
-    offsets = column.offsets
-    if len(offsets) == 2 and type(offsets) is tuple:
-        parts.append(_TWO.pack(0, offsets[1]))
-    else:
-        parts.append(array("I", offsets).tobytes())
-    parts.append(column.blob)
-    padding = -len(column.blob) & 3
-    if padding:
-        parts.append(bytes(padding))
-
-
-class _Reader:
-    """Walks the sections of a push, never past its end."""
-
-    __slots__ = ("at", "data")
-
-    def __init__(self, data: Data, at: int) -> None:
-        self.data = data if isinstance(data, memoryview) else memoryview(data)
-        self.at = at
-
-    def take(self, size: int) -> memoryview:
-        if self.at + size > len(self.data):
-            raise CodecError("a push is cut short")
-        part = self.data[self.at : self.at + size]
-        self.at += size
-        return part
-
-    def column(self, count: int) -> Column:
-        offsets = self.take(4 * (count + 1)).cast("I")
-        size = offsets[count]
-        if offsets[0] or (count > 1 and not all(map(le, offsets, offsets[1:]))):
-            raise CodecError("the offsets of a column do not grow")
-        blob = self.take(size)
-        self.at += -size & 3
-        return Column(offsets, blob)
-
-    def skip_column(self, count: int) -> None:
-        self.at += 4 * count
-        self.at += 4 + (_I.unpack_from(self.data, self.at)[0] + 3 & ~3)
-
-
-_I = Struct("<I")
-
-
-def decode_push(data: Data) -> Push:
-    _, flags, queue_count, count = _PUSH.unpack_from(data)
-    if not 1 <= queue_count <= QUEUES_PER_PUSH_MAX or not 1 <= count <= BATCH_MESSAGES_MAX:
-        raise CodecError(f"a push of {count} messages to {queue_count} queues")
-    reader = _Reader(data, _PUSH.size + 8 * queue_count)
-    queues = _Q.unpack_from(data, _PUSH.size) if queue_count == 1 else unpack_from(f"<{queue_count}Q", data, _PUSH.size)
-    if not flags:
-        # What a start after a crash reads most.
-        return Push(queues, reader.column(count))
-    numbered = Numbered(*_NUMBERED.unpack(reader.take(_NUMBERED.size))) if flags & NUMBERED else None
-    delays: Sequence[int] | None = None
-    if flags & (DELAY | DELAYS):
-        raw = reader.take(8 if flags & DELAY else 8 * count).cast("Q")
-        delays = [op.DEFAULT if delay == _NO_DELAY else delay for delay in raw]
-    dedups = bytes(reader.take(16 * count)) if flags & DEDUPS else None
-    ids = bytes(reader.take(16 * count)) if flags & IDS else None
-    groups = reader.column(count) if flags & GROUPS else None
-    attributes = reader.column(count) if flags & ATTRIBUTES else None
-    return Push(queues, reader.column(count), delays, groups, dedups, ids, attributes, numbered)
+# What lies in a record
 
 
 def push_in(record: Data) -> Data:
-    """The push inside a record that holds one: a Push itself, a CompletePush or a Carry."""
+    """The push inside a record that holds one: a Push itself, a CompletePush, a Carry, a Stage or a StageCarry."""
     kind = record[0]
     if kind == Kind.PUSH:
         return record
@@ -193,12 +91,16 @@ def push_in(record: Data) -> Data:
         return record[_complete_size(record) :]
     if kind == Kind.CARRY:
         return record[_CARRY.size :]
+    if kind == Kind.STAGE:
+        return record[_STAGE.size :]
+    if kind == Kind.STAGE_CARRY:
+        return record[_STAGE_CARRY.size :]
     raise CodecError(f"no message lies in a record of kind {kind}")
 
 
 def messages_in(record: Data) -> int:
     """How many messages share this record."""
-    return int(_PUSH.unpack_from(push_in(record))[3])
+    return int(HEAD.unpack_from(push_in(record))[3])
 
 
 class Item:
@@ -209,20 +111,20 @@ class Item:
     def __init__(self, record: Data, index: int) -> None:
         try:
             data = push_in(record)
-            _, flags, queue_count, count = _PUSH.unpack_from(data)
+            _, flags, queue_count, count = HEAD.unpack_from(data)
             if index >= count:
                 raise CodecError(f"a record of {count} messages has no message {index}")
-            at = _PUSH.size + 8 * queue_count
+            at = HEAD.size + 8 * queue_count
             if not flags:
                 # Nothing but bodies: by far the most frequent, and this is run for every message that is handed out.
                 self.id = self.group = self.attributes = b""
-                start, end = _TWO.unpack_from(data, at + 4 * index)
+                start, end = TWO.unpack_from(data, at + 4 * index)
                 at += 4 * (count + 1)
                 self.body = bytes(data[at + start : at + end])
                 return
-            reader = _Reader(data, at)
+            reader = Reader(data, at)
             if flags & NUMBERED:
-                reader.at += _NUMBERED.size
+                reader.at += NUMBERS.size
             if flags & DELAY:
                 reader.at += 8
             if flags & DELAYS:
@@ -240,19 +142,19 @@ class Item:
 def bodies_in(record: Data, first: int, count: int) -> list[bytes] | None:
     """The bodies of neighbours in a record that holds nothing but bodies; None where there is more to a message than that."""
     data = push_in(record)
-    _, flags, queue_count, total = _PUSH.unpack_from(data)
+    _, flags, queue_count, total = HEAD.unpack_from(data)
     if flags or first + count > total:
         return None
-    at = _PUSH.size + 8 * queue_count
+    at = HEAD.size + 8 * queue_count
     offsets = unpack_from(f"<{count + 1}I", data, at + 4 * first)
     at += 4 * (total + 1)
     blob = bytes(data[at + offsets[0] : at + offsets[-1]])
     return [blob[start - offsets[0] : end - offsets[0]] for start, end in pairwise(offsets)]
 
 
-def _pick(reader: _Reader, count: int, index: int) -> bytes:
+def _pick(reader: Reader, count: int, index: int) -> bytes:
     """One string of the column that comes next; the reader goes behind the column."""
-    start, end = _TWO.unpack_from(reader.data, reader.at + 4 * index)
+    start, end = TWO.unpack_from(reader.data, reader.at + 4 * index)
     base = reader.at + 4 * (count + 1)
     value = bytes(reader.data[base + start : base + end])
     reader.skip_column(count)
@@ -274,7 +176,7 @@ def _decode_settle(data: Data, receipts: bool) -> tuple[int, int, Sequence[int],
     _, _, _, count, queue, parameter = _SETTLE.unpack_from(data)
     if count > BATCH_MESSAGES_MAX:
         raise CodecError(f"{count} messages in one operation; at most {BATCH_MESSAGES_MAX}")
-    reader = _Reader(data, _SETTLE.size)
+    reader = Reader(data, _SETTLE.size)
     if count == 1:
         pair = reader.take(16 if receipts else 8).cast("Q").tolist()
         return queue, parameter, pair[:1], pair[1:], reader.at
@@ -326,10 +228,18 @@ _FIXED: dict[type[Any], tuple[Kind, Struct]] = {
     op.Trim: (Kind.TRIM, Struct("<B7xQ")),
     op.Tick: (Kind.TICK, Struct("<B7x")),
     op.Retime: (Kind.RETIME, Struct("<B7xQ")),
+    op.StageExpire: (Kind.STAGE_EXPIRE, Struct("<B7xQ")),
 }
 _POP = Struct("<BBHIQqQ")
 _CARRY = Struct("<B7xQQQ")
 _TAP = Struct("<B7xQQQQ")
+_STAGE = Struct("<B7x16s")
+_STAGE_CARRY = Struct("<B7x16sQ")
+_PUBLISH = Struct("<B3xI16sQ")
+_UNSTAGE = Struct("<B3xI")
+_RESERVE = Struct("<B7xQQQQ")
+_RESERVE_SETTLE = Struct("<B7xQQQ")
+_RESERVATION = Struct("<B7xQ")
 
 
 def _fixed_encoder(kind: Kind, layout: Struct) -> Callable[[Any], bytes]:
@@ -372,6 +282,57 @@ def _decode_tap_open(data: Data) -> op.TapOpen:
     return op.TapOpen(queue, _text(data[_TAP.size :]), start, age_ms, size)
 
 
+def _staged(data: Data) -> Push:
+    """A push on a stage. Numbers have their outcome at once, and a stage has none before it is published."""
+    push = decode_push(data)
+    if push.numbered is not None or (push.delays is not None and max(push.delays) > DELAY_MS_MAX):
+        raise CodecError("a staged push with numbers, or with a delay beyond its limit")
+    return push
+
+
+def _decode_stage(data: Data) -> op.Stage:
+    return op.Stage(_STAGE.unpack_from(data)[1], _staged(data[_STAGE.size :]))
+
+
+def _decode_stage_carry(data: Data) -> op.StageCarry:
+    stage, address = _STAGE_CARRY.unpack_from(data)[1:]
+    return op.StageCarry(stage, address, _staged(data[_STAGE_CARRY.size :]))
+
+
+def _stages(data: Data, at: int, count: int) -> list[bytes]:
+    if count > STAGES_PER_PUBLISH_MAX or len(data) != at + 16 * count:
+        raise CodecError(f"{count} stages in {len(data)} bytes; at most {STAGES_PER_PUBLISH_MAX} are allowed")
+    return [bytes(data[start : start + 16]) for start in range(at, len(data), 16)]
+
+
+def _decode_publish(data: Data) -> op.Publish:
+    count, owner, batch = _PUBLISH.unpack_from(data)[1:]
+    return op.Publish(_stages(data, _PUBLISH.size, count), owner, batch)
+
+
+def _decode_reserve(data: Data) -> op.Reserve:
+    queue, epoch, batch, most = _RESERVE.unpack_from(data)[1:]
+    if not 1 <= most <= RESERVE_MESSAGES_MAX:
+        raise CodecError(f"a reservation of {most} messages; 1 to {RESERVE_MESSAGES_MAX} are allowed")
+    return op.Reserve(queue, _text(data[_RESERVE.size :]), epoch, batch, most)
+
+
+def _decode_reserve_settle(data: Data) -> op.ReserveSettle:
+    queue, epoch, batch = _RESERVE_SETTLE.unpack_from(data)[1:]
+    return op.ReserveSettle(queue, _text(data[_RESERVE_SETTLE.size :]), epoch, batch)
+
+
+def _reservation_encoder(kind: Kind) -> Callable[[Any], bytes]:
+    return lambda o: _RESERVATION.pack(kind, o.queue) + o.name.encode()
+
+
+def _reservation_decoder(made: type[Any]) -> Callable[[Data], Operation]:
+    def decode_reservation(data: Data) -> Operation:
+        return made(_RESERVATION.unpack_from(data)[1], _text(data[_RESERVATION.size :]))  # type: ignore[no-any-return]  # one of three
+
+    return decode_reservation
+
+
 def _settle_decoder(made: type[Any], receipts: bool, parameter: bool) -> Callable[[Data], Operation]:
     def decode_settle(data: Data) -> Operation:
         queue, value, sequences, deliveries, _ = _decode_settle(data, receipts)
@@ -405,6 +366,15 @@ _ENCODERS: dict[type[Any], Callable[[Any], bytes]] = {
     op.TapAdvance: lambda o: Struct("<B7xQQ").pack(Kind.TAP_ADVANCE, o.queue, o.sequence) + o.name.encode(),
     op.TapCut: lambda o: Struct("<B7xQQ").pack(Kind.TAP_CUT, o.queue, o.sequence) + o.name.encode(),
     op.TapClose: lambda o: Struct("<B7xQ").pack(Kind.TAP_CLOSE, o.queue) + o.name.encode(),
+    op.Stage: lambda o: _STAGE.pack(Kind.STAGE, o.stage) + encode_push(o.push),
+    op.StageCarry: lambda o: _STAGE_CARRY.pack(Kind.STAGE_CARRY, o.stage, o.address) + encode_push(o.push),
+    op.Publish: lambda o: _PUBLISH.pack(Kind.PUBLISH, len(o.stages), o.owner, o.batch) + b"".join(o.stages),
+    op.Unstage: lambda o: _UNSTAGE.pack(Kind.UNSTAGE, len(o.stages)) + b"".join(o.stages),
+    op.Reserve: lambda o: _RESERVE.pack(Kind.RESERVE, o.queue, o.epoch, o.batch, o.max) + o.name.encode(),
+    op.ReserveSettle: lambda o: _RESERVE_SETTLE.pack(Kind.RESERVE_SETTLE, o.queue, o.epoch, o.batch) + o.name.encode(),
+    op.ReserveOpen: _reservation_encoder(Kind.RESERVE_OPEN),
+    op.ReserveRelease: _reservation_encoder(Kind.RESERVE_RELEASE),
+    op.ReserveClose: _reservation_encoder(Kind.RESERVE_CLOSE),
 }
 
 _DECODERS: dict[int, Callable[[Data], Operation]] = {
@@ -427,4 +397,13 @@ _DECODERS: dict[int, Callable[[Data], Operation]] = {
     Kind.TAP_ADVANCE: lambda data: op.TapAdvance(_Q.unpack_from(data, 8)[0], _text(data[24:]), _Q.unpack_from(data, 16)[0]),
     Kind.TAP_CUT: lambda data: op.TapCut(_Q.unpack_from(data, 8)[0], _text(data[24:]), _Q.unpack_from(data, 16)[0]),
     Kind.TAP_CLOSE: lambda data: op.TapClose(_Q.unpack_from(data, 8)[0], _text(data[16:])),
+    Kind.STAGE: _decode_stage,
+    Kind.STAGE_CARRY: _decode_stage_carry,
+    Kind.PUBLISH: _decode_publish,
+    Kind.UNSTAGE: lambda data: op.Unstage(_stages(data, _UNSTAGE.size, _UNSTAGE.unpack_from(data)[1])),
+    Kind.RESERVE: _decode_reserve,
+    Kind.RESERVE_SETTLE: _decode_reserve_settle,
+    Kind.RESERVE_OPEN: _reservation_decoder(op.ReserveOpen),
+    Kind.RESERVE_RELEASE: _reservation_decoder(op.ReserveRelease),
+    Kind.RESERVE_CLOSE: _reservation_decoder(op.ReserveClose),
 }

@@ -9,9 +9,11 @@
 | requeue, extend | LEASED | READY or LATER; LEASED until a later time |
 | release, reclaim | LEASED | READY, as if it had not been delivered; READY |
 | cancel, reschedule | READY, HELD, LATER | GONE; LATER |
-| expire, purge | all but LEASED; all | GONE |
+| expire, purge | all but LEASED and RESERVED; all but RESERVED | GONE |
+| reserve | READY | RESERVED, whatever time it is |
+| settle, release of a reservation | RESERVED | GONE; READY, or HELD |
 
-Everything that settles or gives back is in core/settling.py.
+Everything that settles or gives back is in core/settling.py, what clears a lane in core/clearing.py, reservations are in core/reserving.py.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from dovetail.core.deduplication import Deduplication
 from dovetail.core.fair import Tenants
 from dovetail.core.groups import Groups
 from dovetail.core.operation import DEFAULT, Attributes, Origin, Taken
+from dovetail.core.reservations import Reservation
 from dovetail.core.taps import Run, Runs, Taps
 from dovetail.core.timeindex import TimeIndex
 from dovetail.core.waiting import Attempts, Waiters
@@ -45,6 +48,7 @@ class Lane:
         "dedup",
         "delayed",
         "delivery",
+        "epochs",
         "groups",
         "index",
         "leased",
@@ -52,6 +56,8 @@ class Lane:
         "next",
         "queue",
         "ready_chunks",
+        "reservations",
+        "reserved",
         "stranded",
         "tail",
         "taps",
@@ -77,6 +83,10 @@ class Lane:
         self.taps = Taps()
         self.waiters = Waiters()
         self.attempts = Attempts()
+        self.reservations: dict[str, Reservation] = {}
+        self.reserved = 0
+        self.epochs = 0
+        """The last epoch that a reservation got. No other gets it again, so that a fence holds also after a name was forgotten."""
 
     # Time
 
@@ -124,9 +134,13 @@ class Lane:
         elif name and self.groups is not None:
             self.groups.busy[name] -= count
 
+    def has_ready(self) -> bool:
+        """Is something visible whatever the time?"""
+        return self.first_ready() is not None
+
     def has_visible(self, now: int) -> bool:
         """Would a pop at this time find something? Changes no outcome."""
-        if self._first_ready() is not None or (self.tenants is not None and self.tenants.first_in_line()):
+        if self.first_ready() is not None or (self.tenants is not None and self.tenants.first_in_line()):
             return True
         # A member of a group may stay behind others: this says yes all the same, and the pop itself decides.
         return self.index.any_due(now, lambda time, sequence: self.waiting_until(time, sequence) is not None)
@@ -219,7 +233,7 @@ class Lane:
 
     # Leaving
 
-    def _first_ready(self) -> Chunk | None:
+    def first_ready(self) -> Chunk | None:
         chunks = self.ready_chunks
         while chunks:
             chunk = self.chunks.get(chunks[0])
@@ -241,7 +255,7 @@ class Lane:
         if tenants is not None:
             tenants.begin_pop(self)
         while most > 0:
-            chunk = self._first_ready()
+            chunk = self.first_ready()
             if chunk is None and tenants is not None:
                 chunk = tenants.offer(self)
             if chunk is None:
@@ -379,47 +393,6 @@ class Lane:
         if not chunk.live and not chunk.tombs and chunk is not self.tail:
             self.chunks.pop(chunk.base >> SHIFT, None)
 
-    def purge(self) -> int:
-        """Everything leaves, receipts and deduplication with it. Taps keep what they have."""
-        count = self.live
-        self.chunks, self.tail, self.ready_chunks = {}, None, []
-        self.index = TimeIndex()
-        self.live = self.leased = self.delayed = 0
-        self.groups, self.tenants = Groups() if self.groups is not None else None, None
-        self.dedup.clear()
-        self.attempts.clear()
-        return count
-
-    def expire(self, before: int) -> int:
-        """What was pushed, and first visible, before `before` leaves, unless it is leased."""
-        count = 0
-        for chunk in list(self.chunks.values()):
-            if chunk.time >= before:
-                break
-            plain = chunk.groups is None and chunk is not self.tail and chunk.born is None and chunk.ready == chunk.live
-            if plain and chunk.time + chunk.mark_ms[-1] < before:
-                # The usual case of old messages that nobody wanted: a whole chunk at once.
-                count += chunk.live
-                self.live -= chunk.live
-                del self.chunks[chunk.base >> SHIFT]
-                continue
-            for at in range(len(chunk.states)):
-                if chunk.states[at] in (READY, HELD, LATER) and chunk.born_at(at) < before:
-                    self.remove(chunk, at)
-                    count += 1
-        return count
-
-    def has_expired(self, before: int, now: int) -> bool:
-        """Would `expire` find something at `now`, when leases that are over by then have lapsed?"""
-        for chunk in self.chunks.values():
-            if chunk.time >= before:
-                break
-            for at, state in enumerate(chunk.states):
-                waits = state in (READY, HELD, LATER) or (state == LEASED and chunk.visible_at(at, now) <= now)
-                if waits and chunk.born_at(at) < before:
-                    return True
-        return False
-
     # Looking
 
     @property
@@ -454,7 +427,7 @@ class Lane:
         return next(self.walk(), None)
 
     def counts(self, now: int) -> tuple[int, int, int]:
-        """(visible, delayed, leased) at this time. Changes nothing."""
+        """(visible, delayed, leased) at this time; what is reserved is none of them. Changes nothing."""
         delayed, leased = self.delayed, self.leased
         met: set[int] = set()
         for time, sequence in self.index.peek_due(now):
@@ -466,7 +439,7 @@ class Lane:
                     leased -= 1
                 else:
                     delayed -= 1
-        return self.live - delayed - leased, delayed, leased
+        return self.live - delayed - leased - self.reserved, delayed, leased
 
     def taken(self, chunk: Chunk, at: int) -> Taken:
         """A message that is leased already, as it was handed out."""

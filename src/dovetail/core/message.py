@@ -17,8 +17,8 @@ from dovetail.limits import ATTRIBUTE_NAME_BYTES_MAX, ATTRIBUTES_BYTES_MAX, ATTR
 
 _BITS = 122
 _MASK = (1 << _BITS) - 1
-_MIX = 0x2C6FE96EE78B6955D9E2D43C6A5BB1D % (1 << _BITS) | 1
-_UNMIX = pow(_MIX, -1, 1 << _BITS)
+MIX = 0x2C6FE96EE78B6955D9E2D43C6A5BB1D % (1 << _BITS) | 1
+_UNMIX = pow(MIX, -1, 1 << _BITS)
 
 
 def salt_of(key: bytes) -> int:
@@ -28,8 +28,8 @@ def salt_of(key: bytes) -> int:
 
 def id_of(queue: int, sequence: int, salt: int) -> bytes:
     """The sixteen bytes of the id of message `sequence` of `queue`."""
-    mixed = (((queue << 64) | sequence) ^ salt) * _MIX & _MASK
-    mixed = (mixed ^ (mixed >> 61)) * _MIX & _MASK
+    mixed = (((queue << 64) | sequence) ^ salt) * MIX & _MASK
+    mixed = (mixed ^ (mixed >> 61)) * MIX & _MASK
     high, middle, low = mixed >> 74, (mixed >> 62) & 0xFFF, mixed & ((1 << 62) - 1)
     return ((high << 80) | (0x8 << 76) | (middle << 64) | (0b10 << 62) | low).to_bytes(16, "big")
 

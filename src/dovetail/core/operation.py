@@ -16,8 +16,15 @@
 | TapOpen, TapAdvance, TapCut, TapClose | a named reader of everything pushed |
 | Carry, Trim | a message is written again further on; the prefix may go |
 | Tick, Retime | time passes without another operation; an operator moves a frozen clock |
+| Stage, Unstage | messages wait outside of every lane; they are given up |
+| Publish | the messages of stages join their lanes, all or none, once for each batch of an owner |
+| StageExpire, StageCarry | stages that nobody published are given up; a staged record is written again further on |
+| ReserveOpen | an owner takes a named reservation over from the one before |
+| Reserve | visible messages are set aside for a batch; asked again, the same ones |
+| ReserveSettle | the messages of all batches up to one are done with |
+| ReserveRelease, ReserveClose | what is set aside goes back to its place, and the epoch ends; the name goes too |
 
-Kinds 64 to 127 are left free for moves between logs, stages, reservations and forks.
+What apply answers is in core/outcome.py. Kinds 80 to 127 are left free for moves between logs and for forks.
 """
 
 from __future__ import annotations
@@ -28,6 +35,22 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from dovetail.core.column import Column
+from dovetail.core.outcome import Applied as Applied
+from dovetail.core.outcome import Done as Done
+from dovetail.core.outcome import Handout as Handout
+from dovetail.core.outcome import Joined as Joined
+from dovetail.core.outcome import Opened as Opened
+from dovetail.core.outcome import Origin as Origin
+from dovetail.core.outcome import Outcome as Outcome
+from dovetail.core.outcome import Popped as Popped
+from dovetail.core.outcome import Published as Published
+from dovetail.core.outcome import Pushed as Pushed
+from dovetail.core.outcome import PushedAll as PushedAll
+from dovetail.core.outcome import Refusal as Refusal
+from dovetail.core.outcome import Reserved as Reserved
+from dovetail.core.outcome import Settled as Settled
+from dovetail.core.outcome import Taken as Taken
+from dovetail.core.outcome import Why as Why
 
 DEFAULT = -1
 """A duration of DEFAULT means: what the queue's attributes say."""
@@ -67,6 +90,16 @@ class Kind(IntEnum):
     TRIM = 49
     TICK = 50
     RETIME = 51
+    STAGE = 64
+    PUBLISH = 65
+    UNSTAGE = 66
+    STAGE_EXPIRE = 67
+    STAGE_CARRY = 68
+    RESERVE_OPEN = 72
+    RESERVE = 73
+    RESERVE_SETTLE = 74
+    RESERVE_RELEASE = 75
+    RESERVE_CLOSE = 76
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +316,67 @@ class Retime(NamedTuple):
     time: int
 
 
+class Stage(NamedTuple):
+    """`push` has no numbers. A stage may get several, and they join their lanes in that order."""
+
+    stage: bytes
+    push: Push
+
+
+class Publish(NamedTuple):
+    stages: Sequence[bytes]
+    owner: bytes
+    batch: int
+    """The owner's batches only grow: one that is not above the last was stored before."""
+
+
+class Unstage(NamedTuple):
+    stages: Sequence[bytes]
+
+
+class StageExpire(NamedTuple):
+    before: int
+
+
+class StageCarry(NamedTuple):
+    """A staged record written again; `address` is where it lay when it was read."""
+
+    stage: bytes
+    address: int
+    push: Push
+
+
+class ReserveOpen(NamedTuple):
+    queue: int
+    name: str
+
+
+class Reserve(NamedTuple):
+    queue: int
+    name: str
+    epoch: int
+    batch: int
+    max: int
+
+
+class ReserveSettle(NamedTuple):
+    queue: int
+    name: str
+    epoch: int
+    batch: int
+
+
+class ReserveRelease(NamedTuple):
+    queue: int
+    name: str
+
+
+class ReserveClose(NamedTuple):
+    queue: int
+    name: str
+
+
+Reserving = ReserveOpen | Reserve | ReserveSettle | ReserveRelease | ReserveClose
 Settle = Complete | Requeue | Extend | Release
 BySequence = Reclaim | Cancel | Reschedule
 Operation = (
@@ -317,6 +411,12 @@ Operation = (
     | Trim
     | Tick
     | Retime
+    | Stage
+    | Publish
+    | Unstage
+    | StageExpire
+    | StageCarry
+    | Reserving
 )
 
 
@@ -330,111 +430,3 @@ class Head(NamedTuple):
     digest: int = 0
     ahead_s: int = 0
     """How far the writer's wall clock was ahead of its stamp: a restart learns from it how long the node was down."""
-
-
-# Outcomes: what apply answers, one for each operation.
-
-
-class Why(IntEnum):
-    """Why an operation was refused. Nothing happened."""
-
-    NO_QUEUE = 1
-    NAME_TAKEN = 2
-    DROPPED_ID = 3
-    OVER_IN_FLIGHT = 4
-    NOT_OPEN = 5
-    GAP = 6
-    DEAD_RECEIPT = 7
-    NO_TAP = 8
-    TOO_MANY_TAPS = 9
-    NEEDS_GROUPS = 10
-    VERSION = 11
-    BEGUN = 12
-    SKIPPED = 13
-
-
-class Done(NamedTuple):
-    """It happened; `value` is a queue id, an epoch, a count, as the operation has one."""
-
-    value: int = 0
-
-
-class Refusal(NamedTuple):
-    why: Why
-    detail: str = ""
-
-
-class Pushed(NamedTuple):
-    """`sequences[i]` for each message and `repeats` for those that were already there; one Pushed per lane in `lanes`."""
-
-    queue: int
-    sequences: Sequence[int]
-    repeats: frozenset[int] = frozenset()
-    """Indexes of messages that were stored before (deduplication, repeated numbers)."""
-    refused: frozenset[int] = frozenset()
-    """Indexes of messages whose number was refused or skipped: it has that one outcome for ever."""
-
-
-class PushedAll(NamedTuple):
-    lanes: tuple[Pushed, ...]
-
-
-class Origin(NamedTuple):
-    """Where a moved message began: the queue and sequence that made its id, the queue that it came from last, and when it was pushed."""
-
-    queue: int
-    sequence: int
-    source: int
-    time: int
-
-
-class Taken(NamedTuple):
-    """A run of messages handed out together: consecutive sequences and delivery numbers, one record in the log."""
-
-    sequence: int
-    length: int
-    delivery: int
-    address: int
-    item: int
-    """The index in the record of the first of them."""
-    receives: Sequence[int]
-    time: int
-    """When they were pushed."""
-    first_received: int
-    origin: Origin | None = None
-
-
-class Popped(NamedTuple):
-    queue: int
-    taken: Sequence[Taken]
-    lease_until: int
-    waiting: bool = False
-
-
-class Settled(NamedTuple):
-    """One truth for each message named: did it change anything?"""
-
-    done: Sequence[bool]
-
-
-class Opened(NamedTuple):
-    """A producer's new epoch and the last number that it has used."""
-
-    epoch: int
-    last: int
-
-
-Outcome = Done | Refusal | Pushed | PushedAll | Popped | Settled | Opened
-
-
-class Handout(NamedTuple):
-    """A waiting Pop of an earlier entry was served by this one."""
-
-    writer: bytes
-    waiter: int
-    popped: Popped
-
-
-class Applied(NamedTuple):
-    outcomes: Sequence[Outcome]
-    handouts: Sequence[Handout]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dovetail.core.operation import Why
+from dovetail.core.operation import Pushed, Why
 from dovetail.limits import PRODUCER_RESULTS_KEPT
 
 Result = tuple[tuple[int, int], ...] | Why
@@ -25,15 +25,21 @@ class Producer:
         self.results: list[Result] = []
         """Of the numbers that end with `last`."""
 
-    def settle(self, results: Sequence[Result]) -> None:
-        """The next numbers have these outcomes."""
-        self.last += len(results)
+    def settle(self, results: Sequence[Result], count: int | None = None) -> None:
+        """The next numbers, as many as there are results, or `count` of which these are the last, have these outcomes."""
+        self.last += len(results) if count is None else count
         self.results = [*self.results, *results][-PRODUCER_RESULTS_KEPT:]
 
     def result(self, number: int) -> Result | None:
         """The outcome of a number that was used; None where it is older than what is kept."""
         index = number - (self.last - len(self.results)) - 1
         return self.results[index] if 0 <= index < len(self.results) else None
+
+
+def results_of(lanes: Sequence[Pushed], count: int) -> list[Result]:
+    """The outcomes that are kept of a push of `count` new messages: those of the last."""
+    columns = [[(lane.queue, sequence) for sequence in lane.sequences[max(0, count - PRODUCER_RESULTS_KEPT) :]] for lane in lanes]
+    return list(zip(*columns, strict=True))
 
 
 class Producers:

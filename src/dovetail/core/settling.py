@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from dovetail.core.chunk import HELD, LATER, LEASED, MASK, READY, SHIFT, Chunk
+from dovetail.core.chunk import HELD, LATER, LEASED, MASK, READY, RESERVED, SHIFT, Chunk
 from dovetail.core.lane import Lane
 from dovetail.core.operation import DEFAULT
 from dovetail.limits import DELAY_MS_MAX
@@ -67,7 +67,7 @@ def requeue(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int], aft
         found = _leased(lane, sequence, delivery)
         if found is not None:
             chunk, at = found
-            _end_receipt(chunk, at)
+            chunk.end_receipts(at, 1)
             _give_back(lane, chunk, at, backoff(lane, chunk.received(at)) if after_ms == DEFAULT else after_ms, now)
         done.append(found is not None)
     return done
@@ -93,7 +93,7 @@ def extend(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int], leas
                 chunk.wait(at, 1, now + lease_ms, now)
                 lane.index.add(now + lease_ms, sequence, now)
             else:
-                _end_receipt(chunk, at)
+                chunk.end_receipts(at, 1)
                 _give_back(lane, chunk, at, 0, now)
         done.append(found is not None)
     return done
@@ -140,7 +140,7 @@ def release(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int], now
             chunk, at = found
             assert chunk.receives is not None
             chunk.receives[at] -= 1
-            _end_receipt(chunk, at)
+            chunk.end_receipts(at, 1)
             _give_back(lane, chunk, at, 0, now)
         done.append(found is not None)
     return done
@@ -153,7 +153,7 @@ def reclaim(lane: Lane, sequences: Sequence[int], now: int) -> list[bool]:
         found = lane.find(sequence)
         leased = found is not None and found[0].states[found[1]] == LEASED
         if found is not None and leased:
-            _end_receipt(*found)
+            found[0].end_receipts(found[1], 1)
             _give_back(lane, *found, 0, now)
         done.append(leased)
     return done
@@ -164,7 +164,7 @@ def cancel(lane: Lane, sequences: Sequence[int]) -> list[bool]:
     done = []
     for sequence in sequences:
         found = lane.find(sequence)
-        idle = found is not None and found[0].states[found[1]] != LEASED
+        idle = found is not None and found[0].states[found[1]] not in (LEASED, RESERVED)
         if found is not None and idle:
             lane.remove(*found)
         done.append(idle)
@@ -172,14 +172,14 @@ def cancel(lane: Lane, sequences: Sequence[int]) -> list[bool]:
 
 
 def reschedule(lane: Lane, sequences: Sequence[int], after_ms: int, now: int) -> list[bool]:
-    """A message that is not leased becomes visible `after_ms` from now."""
+    """A message that nobody has becomes visible `after_ms` from now."""
     done = []
     for sequence in sequences:
         found = lane.find(sequence)
-        idle = found is not None and found[0].states[found[1]] != LEASED
+        idle = found is not None and found[0].states[found[1]] not in (LEASED, RESERVED)
         if found is not None and idle:
             chunk, at = found
-            _end_receipt(chunk, at)
+            chunk.end_receipts(at, 1)
             name = chunk.named(at)
             if not chunk.received(at):
                 # Nobody has seen it yet, so its first time is still to come: a long delay must outlive the retention.
@@ -209,11 +209,6 @@ def _delivered(lane: Lane, sequence: int, delivery: int) -> tuple[Chunk, int] | 
 def _leased(lane: Lane, sequence: int, delivery: int) -> tuple[Chunk, int] | None:
     found = _delivered(lane, sequence, delivery)
     return found if found is not None and found[0].states[found[1]] == LEASED else None
-
-
-def _end_receipt(chunk: Chunk, at: int) -> None:
-    if chunk.deliveries is not None and at < len(chunk.deliveries):
-        chunk.deliveries[at] = 0
 
 
 def _give_back(lane: Lane, chunk: Chunk, at: int, after_ms: int, now: int) -> None:

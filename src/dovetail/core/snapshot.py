@@ -3,7 +3,8 @@ are saved and loaded in a fraction of a second.
 
     magic 8 · version u32 · 0 u32
     section:  tag u8 · 0 × 3 · crc32 u32 (seeded with the tag) · length u64 · data
-    tags      STATE (JSON) · then for each lane: LANE (JSON), GROUPS or TENANTS, CHUNK × n, TIMES × n, DEDUP × n · END
+    tags      STATE (JSON) · STAGED for each staged record · then for each lane: LANE (JSON), GROUPS or TENANTS, CHUNK × n, TIMES × n,
+              DEDUP × n · END
 
 Reading checks every section before it is used and knows all of the bytes: a snapshot cut anywhere has no END and is refused.
 """
@@ -21,15 +22,19 @@ from typing import Any
 from zlib import crc32
 
 from dovetail.core.chunk import SHIFT, Chunk
+from dovetail.core.column import Column
 from dovetail.core.fair import Tenants
 from dovetail.core.lane import Lane
 from dovetail.core.message import salt_of
-from dovetail.core.operation import Attributes, Why
+from dovetail.core.operation import Attributes, Push, Why
 from dovetail.core.producers import Producer
-from dovetail.core.state import APPLY_VERSION, State
+from dovetail.core.reservations import Batch, Reservation
+from dovetail.core.stages import Stage, Staged, Stages, bodies_elsewhere
+from dovetail.core.state import State
 from dovetail.core.taps import Runs, Stretch, Tap
 from dovetail.core.timeindex import TimeIndex
 from dovetail.core.usage import Bucket
+from dovetail.core.versions import APPLY_VERSION
 from dovetail.core.waiting import Attempt, Waiter
 from dovetail.core.writers import Writer
 from dovetail.errors import CodecError, FormatUnknown
@@ -38,7 +43,7 @@ MAGIC = b"DVTLSNAP"
 VERSION = 1
 _FILE = Struct("<8sII")
 _SECTION = Struct("<B3xIQ")
-STATE, LANE, CHUNK, TIMES, DEDUP, GROUPS, END, TENANTS = range(1, 9)
+STATE, LANE, CHUNK, TIMES, DEDUP, GROUPS, END, TENANTS, STAGED = range(1, 10)
 
 _CHUNK = Struct("<QQIIII11I")
 _TIMES = Struct("<q")
@@ -49,6 +54,9 @@ def dump(state: State, written: Callable[[Lane], Stretch | None] = lambda lane: 
     """The bytes of `state`, piece by piece. `written` says where the recent notes of a lane's taps were put, if they were."""
     yield _FILE.pack(MAGIC, VERSION, 0)
     yield _section(STATE, json.dumps(_state_facts(state)).encode())
+    for name, stage in state.stages.by_id.items():
+        for record in stage.records:
+            yield _section(STAGED, _staged_bytes(name, stage.began, record))
     for lane in state.lanes.values():
         yield _section(LANE, json.dumps(_lane_facts(lane, written(lane))).encode())
         if lane.groups is not None:
@@ -88,6 +96,8 @@ def _load(data: memoryview) -> State:
             state = _state_from(json.loads(bytes(body)))
         elif state is None:
             raise CodecError("a snapshot that does not begin with its state")
+        elif tag == STAGED:
+            _staged_into(state.stages, body)
         elif tag in (LANE, END):
             if lane is not None:
                 _finish(lane, times)
@@ -217,7 +227,23 @@ def _lane_facts(lane: Lane, stretch: Stretch | None) -> dict[str, Any]:
         "recent": [column.tolist() for column in recent.columns()],
         "waiters": [[w.writer.hex(), w.waiter, w.most, w.lease_ms, w.delete, w.until, w.attempt.hex()] for w in lane.waiters],
         "attempts": [[key.hex(), made.time, made.sequences, made.deliveries] for key, made in lane.attempts.kept.items()],
+        "epochs": lane.epochs,
+        "reservations": {name: _reservation_facts(known) for name, known in lane.reservations.items()},
     }
+
+
+def _reservation_facts(known: Reservation) -> list[Any]:
+    batches = [[number, batch.firsts.tolist(), batch.counts.tolist()] for number, batch in known.batches.items()]
+    return [known.epoch, known.last, known.settled, known.released, batches]
+
+
+def _reservation_from(facts: list[Any]) -> Reservation:
+    known = Reservation()
+    known.epoch, known.last, known.settled, known.released, batches = facts
+    for number, firsts, counts in batches:
+        batch = known.batches[number] = Batch()
+        batch.firsts, batch.counts = array("Q", firsts), array("I", counts)
+    return known
 
 
 def _lane_from(facts: dict[str, Any]) -> Lane:
@@ -237,6 +263,10 @@ def _lane_from(facts: dict[str, Any]) -> Lane:
     )
     for key, time, sequences, deliveries in facts["attempts"]:
         lane.attempts.put(bytes.fromhex(key), Attempt(time, tuple(sequences), tuple(deliveries)))
+    # Snapshots from before there were reservations have none.
+    lane.epochs = facts.get("epochs", 0)
+    lane.reservations = {name: _reservation_from(known) for name, known in facts.get("reservations", {}).items()}
+    lane.reserved = sum(map(len, lane.reservations.values()))
     return lane
 
 
@@ -312,6 +342,54 @@ def _tenants_from(body: memoryview) -> Tenants:
     return tenants
 
 
+# Stages
+
+
+def _staged_bytes(name: bytes, began: int, record: Staged) -> bytes:
+    """JSON, behind its length; then the columns that it names: delays i64, hashes, the offsets and bytes of the groups' names."""
+    push, groups = record.push, record.push.groups
+    facts = {
+        "stage": name.hex(),
+        "began": began,
+        "queues": push.queues,
+        "count": len(push.bodies),
+        "address": record.address,
+        "bytes": record.bytes,
+        "delays": None if push.delays is None else len(push.delays),
+        "dedups": push.dedups is not None,
+        "groups": None if groups is None else len(groups.blob),
+    }
+    head = json.dumps(facts).encode()
+    parts: list[Any] = [Struct("<I").pack(len(head)), head]
+    if push.delays is not None:
+        parts.append(array("q", push.delays))
+    if push.dedups is not None:
+        parts.append(push.dedups)
+    if groups is not None:
+        parts += (array("I", groups.offsets), groups.blob)
+    return b"".join(parts)
+
+
+def _staged_into(stages: Stages, body: memoryview) -> None:
+    (size,) = Struct("<I").unpack_from(body)
+    facts, rest = json.loads(bytes(body[4 : 4 + size])), body[4 + size :]
+
+    def cut(length: int) -> memoryview:
+        nonlocal rest
+        if length > len(rest):
+            raise CodecError("a staged record that is cut short")
+        part, rest = rest[:length], rest[length:]
+        return part
+
+    count = facts["count"]
+    delays = _array("q", cut(8 * facts["delays"])) if facts["delays"] is not None else None
+    dedups = bytes(cut(16 * count)) if facts["dedups"] else None
+    groups = Column(_array("I", cut(4 * count + 4)), bytes(cut(facts["groups"]))) if facts["groups"] is not None else None
+    push = Push(tuple(facts["queues"]), bodies_elsewhere(count), delays, groups, dedups)
+    stage = stages.by_id.setdefault(bytes.fromhex(facts["stage"]), Stage(facts["began"]))
+    stage.records.append(Staged(push, facts["address"], facts["bytes"]))
+
+
 def _finish(lane: Lane, times: list[tuple[int, array[int]]]) -> None:
     lane.index = TimeIndex.of(times)
     lane.ready_chunks = [number for number, chunk in lane.chunks.items() if chunk.ready]
@@ -337,6 +415,7 @@ def _state_facts(state: State) -> dict[str, Any]:
             [key.hex(), p.epoch, p.last, [int(r) if isinstance(r, Why) else r for r in p.results]]
             for key, p in state.producers.by_id.items()
         ],
+        "owners": [[key.hex(), batch] for key, batch in state.stages.owners.items()],
         "closed": [key.hex() for key in state.writers.closed],
         "writers": [[key.hex(), w.version, w.last, w.applied, w.silent_ms, w.seen, w.handed] for key, w in state.writers.by_id.items()],
     }
@@ -360,6 +439,7 @@ def _state_from(facts: dict[str, Any]) -> State:
         producer = state.producers.by_id[bytes.fromhex(key)] = Producer()
         producer.epoch, producer.last = epoch, last
         producer.results = [Why(r) if isinstance(r, int) else tuple((queue, sequence) for queue, sequence in r) for r in results]
+    state.stages.owners = {bytes.fromhex(key): batch for key, batch in facts.get("owners", [])}
     state.writers.closed = dict.fromkeys(map(bytes.fromhex, facts["closed"]))
     for key, version, last, applied, silent_ms, seen, handed in facts["writers"]:
         writer = state.writers.by_id[bytes.fromhex(key)] = Writer(version, seen)

@@ -8,10 +8,10 @@ its neighbours.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
+from dovetail.core import clearing, pushing, reserving, settling, staging, tapping
 from dovetail.core import operation as op
-from dovetail.core import settling, tapping
 from dovetail.core.catalog import Catalog
 from dovetail.core.chunk import HELD, READY, Chunk
 from dovetail.core.groups import Groups
@@ -24,19 +24,15 @@ from dovetail.core.operation import (
     Operation,
     Outcome,
     Popped,
-    Pushed,
-    PushedAll,
     Refusal,
     Settled,
     Why,
 )
-from dovetail.core.producers import Producer, Producers, Result
+from dovetail.core.producers import Producer, Producers
+from dovetail.core.stages import Stages
+from dovetail.core.versions import APPLY_VERSION, STAGES_VERSION
 from dovetail.core.waiting import Attempt, Waiter
 from dovetail.core.writers import Writers
-
-FAIR_VERSION = 2
-"""From here on a name in a lane without groups is a tenant; before, it meant nothing."""
-APPLY_VERSION = 2
 
 
 class State:
@@ -55,9 +51,12 @@ class State:
         self.lanes: dict[int, Lane] = {}
         self.dropped: dict[int, None] = {}
         self.producers = Producers()
+        self.stages = Stages()
         self.writers = Writers()
         self.waiting: dict[int, None] = {}
         """Queues with waiters in their lanes (shared logs), in the order in which they began to wait."""
+        self.rules_version = 0
+        """Grows with every queue that is made, changed or dropped. It counts from the start of the process and is no part of the state."""
         self._writer = b""
         self._moved: set[tuple[int, int]] = set()
         """(queue, sequence) of messages that were moved by the entry under way: each moves at most once."""
@@ -198,6 +197,7 @@ class State:
             return Refusal(Why.DROPPED_ID)
         if o.queue not in self.lanes:
             self.lanes[o.queue] = Lane(o.queue, o.attributes)
+            self.rules_version += 1
         return Done(o.queue)
 
     def _configure(self, o: op.Configure, _: int) -> Outcome:
@@ -209,90 +209,18 @@ class State:
                 return Refusal(Why.NEEDS_GROUPS, "a queue with messages keeps its discipline")
             lane.groups, lane.tenants = Groups() if o.attributes.grouped else None, None
         lane.attributes = o.attributes
+        self.rules_version += 1
         return Done(o.queue)
 
     def _drop(self, o: op.Drop, _: int) -> Outcome:
         if self.lanes.pop(o.queue, None) is None:
             return Refusal(Why.NO_QUEUE, str(o.queue))
         self.dropped[o.queue] = None
+        self.rules_version += 1
         self.waiting.pop(o.queue, None)
         return Done()
 
     # Messages
-
-    def _push(self, o: op.Push, address: int) -> Outcome:
-        if o.numbered is not None:
-            return self._push_numbered(o, o.numbered, address)
-        return self._push_items(o, address, 0)
-
-    def _push_items(self, o: op.Push, address: int, start: int) -> Outcome:
-        """The messages of `o` from the `start`-th on join every lane that it names, or none does."""
-        lanes = self.lanes
-        for queue in o.queues:
-            if queue not in lanes:
-                return Refusal(Why.NO_QUEUE, str(queue))
-        pushed = [self._push_lane(lanes[queue], o, address, start) for queue in o.queues]
-        return pushed[0] if len(pushed) == 1 else PushedAll(tuple(pushed))
-
-    def _push_lane(self, lane: Lane, o: op.Push, address: int, start: int) -> Pushed:
-        now, count = self.time, len(o.bodies)
-        lane.advance(now)
-        groups = list(o.groups) if o.groups is not None and self._names_count(lane) else None
-        if o.dedups is None or not lane.attributes.dedup_ms:
-            delays = o.delays if o.delays is None or len(o.delays) == 1 else o.delays[start:]
-            first = lane.push(now, count - start, address, start, delays, groups[start:] if groups is not None else None)
-            return Pushed(lane.queue, range(first, lane.next))
-        sequences: list[int] = []
-        repeats: list[int] = []
-        window = lane.attributes.dedup_ms
-        for item in range(start, count):
-            key = o.dedups[16 * item : 16 * item + 16]
-            known = lane.dedup.seen(key, now, window) if any(key) else None
-            if known is not None:
-                sequences.append(known)
-                repeats.append(item - start)
-                continue
-            delays = o.delays if o.delays is None or len(o.delays) == 1 else (o.delays[item],)
-            sequence = lane.push(now, 1, address, item, delays, (groups[item],) if groups is not None else None)
-            if any(key):
-                lane.dedup.put(key, sequence, now, window)
-            sequences.append(sequence)
-        return Pushed(lane.queue, sequences, frozenset(repeats))
-
-    def _names_count(self, lane: Lane) -> bool:
-        return lane.groups is not None or self.version >= FAIR_VERSION
-
-    def _push_numbered(self, o: op.Push, numbered: op.Numbered, address: int) -> Outcome:
-        producer = self.producers.judge(*numbered)
-        if not isinstance(producer, Producer):
-            return Refusal(producer)
-        count = len(o.bodies)
-        known = min(count, producer.last - numbered.number + 1)
-        earlier = [producer.result(numbered.number + index) for index in range(known)]
-        made = self._push_items(o, address, known) if known < count else None
-        lanes = made.lanes if isinstance(made, PushedAll) else (made,) if isinstance(made, Pushed) else ()
-        results: list[Result] = []
-        for index in range(count - known):
-            results.append(
-                made.why if isinstance(made, Refusal) else tuple((lane.queue, lane.sequences[index]) for lane in lanes),
-            )
-        producer.settle(results)
-        outcomes = [*earlier, *results]
-        refused = frozenset(index for index, result in enumerate(outcomes) if isinstance(result, Why))
-        first = outcomes[0]
-        if len(refused) == count and isinstance(first, Why):
-            return Refusal(first)
-        fresh = {lane.queue: lane.repeats for lane in lanes}
-        answers = tuple(
-            Pushed(
-                queue,
-                [_sequence_in(result, queue) for result in outcomes],
-                frozenset(range(known)) - refused | {known + index for index in fresh.get(queue, ())},
-                refused,
-            )
-            for queue in o.queues
-        )
-        return answers[0] if len(answers) == 1 else PushedAll(answers)
 
     def _full(self, lane: Lane) -> bool:
         return bool(lane.attributes.in_flight_max) and lane.leased >= lane.attributes.in_flight_max
@@ -348,7 +276,7 @@ class State:
     def _move_message(self, lane: Lane, chunk: Chunk, at: int, target: Lane) -> None:
         address, item = chunk.place(at)
         origin = chunk.origin_from(at, lane.queue)
-        name = lane.order.name_of(chunk, at) if lane.order is not None and self._names_count(target) else b""
+        name = lane.order.name_of(chunk, at) if lane.order is not None and pushing.names_count(self, target) else b""
         lane.remove(chunk, at)
         target.advance(self.time)
         self._moved.add((target.queue, target.adopt(self.time, address, item, name, origin)))
@@ -412,21 +340,21 @@ class State:
         producer = self.producers.judge(*number) if number is not None else None
         if isinstance(producer, Producer) and number is not None and number.number + len(o.push.bodies) - 1 <= producer.last:
             # A repeat: both halves happened, or were refused, the first time.
-            return self._push(o.push, address)
+            return pushing.push(self, o.push, address)
         if not settling.all_alive(lane, o.complete.sequences, o.complete.deliveries):
             return Refusal(Why.DEAD_RECEIPT)
-        pushed = self._push(o.push, address)
+        pushed = pushing.push(self, o.push, address)
         if not isinstance(pushed, Refusal):
             settling.complete(lane, o.complete.sequences, o.complete.deliveries)
         return pushed
 
     def _purge(self, o: op.Purge, _: int) -> Outcome:
         lane = self._lane(o.queue)
-        return Refusal(Why.NO_QUEUE) if lane is None else Done(lane.purge())
+        return Refusal(Why.NO_QUEUE) if lane is None else Done(clearing.purge(lane))
 
     def _expire(self, o: op.Expire, _: int) -> Outcome:
         lane = self._lane(o.queue)
-        return Refusal(Why.NO_QUEUE) if lane is None else Done(lane.expire(o.before))
+        return Refusal(Why.NO_QUEUE) if lane is None else Done(clearing.expire(lane, o.before))
 
     def _carry(self, o: op.Carry, address: int) -> Outcome:
         lane = self._lane(o.queue)
@@ -445,6 +373,10 @@ class State:
         lane = self._lane(o.queue)
         return Refusal(Why.NO_QUEUE, str(o.queue)) if lane is None else tapping.tap(lane, o)
 
+    def _reserving(self, o: op.Reserving, _: int) -> Outcome:
+        lane = self._lane(o.queue)
+        return Refusal(Why.NO_QUEUE, str(o.queue)) if lane is None else reserving.reservation(lane, o)
+
     def _skip(self, o: op.Skip, _: int) -> Outcome:
         producer = self.producers.judge(o.producer, o.epoch, o.number)
         if not isinstance(producer, Producer):
@@ -455,16 +387,19 @@ class State:
         return Done(0)
 
 
-def _sequence_in(result: Result | None, queue: int) -> int:
-    """The sequence that a number got in this lane; 0 where it is only known to be settled."""
-    if isinstance(result, tuple):
-        for known, sequence in result:
-            if known == queue:
-                return sequence
-    return 0
+Handler = Callable[[State, Any, int], Outcome]
 
 
-_HANDLERS: dict[type[Any], Callable[[State, Any, int], Outcome]] = {
+def _since(version: int, handler: Handler) -> Handler:
+    """Before that version the operation is refused: a node that does not know it may be among those who apply it."""
+
+    def judged(state: State, o: Any, address: int) -> Outcome:
+        return handler(state, o, address) if state.version >= version else Refusal(Why.VERSION)
+
+    return judged
+
+
+_HANDLERS: dict[type[Any], Handler] = {
     op.Begin: State._begin,
     op.Open: State._open,
     op.Upgrade: State._upgrade,
@@ -473,7 +408,7 @@ _HANDLERS: dict[type[Any], Callable[[State, Any, int], Outcome]] = {
     op.Create: State._create,
     op.Configure: State._configure,
     op.Drop: State._drop,
-    op.Push: State._push,
+    op.Push: pushing.push,
     op.Pop: State._pop,
     op.Complete: State._complete,
     op.Requeue: State._requeue,
@@ -496,4 +431,10 @@ _HANDLERS: dict[type[Any], Callable[[State, Any, int], Outcome]] = {
     op.Trim: State._trim,
     op.Tick: State._tick,
     op.Retime: State._retime,
+    op.Stage: _since(STAGES_VERSION, staging.stage),
+    op.Publish: _since(STAGES_VERSION, staging.publish),
+    op.Unstage: _since(STAGES_VERSION, staging.unstage),
+    op.StageExpire: _since(STAGES_VERSION, staging.expire),
+    op.StageCarry: _since(STAGES_VERSION, staging.carry),
+    **dict.fromkeys(get_args(op.Reserving), _since(STAGES_VERSION, State._reserving)),
 }

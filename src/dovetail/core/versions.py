@@ -1,0 +1,12 @@
+"""Since which apply version apply does what. A log begins at 1 and goes on when its writers can follow (docs/format-entry.md): what is
+newer than the log is refused, so that all who replay it make the same state of it.
+"""
+
+from __future__ import annotations
+
+FAIR_VERSION = 2
+"""From here on a name in a lane without groups is a tenant; before, it meant nothing."""
+STAGES_VERSION = 3
+"""From here on there are stages and reservations; before, their operations are refused."""
+APPLY_VERSION = 3
+"""What this node speaks."""
