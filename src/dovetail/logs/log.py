@@ -72,10 +72,10 @@ class Log(Protocol):
     def start(self, deliver: Callable[[Entry], None], fail: Callable[[BaseException], None]) -> None:
         """From here on entries may be appended."""
 
-    def append(self, records: Sequence[bytes], *, vital: bool = False, more: bool = False) -> None:
+    def append(self, records: Sequence[bytes], *, vital: bool = False, more: bool = False, callers: int = 1) -> None:
         """Put one entry on its way. Raises StorageFull (refused: nothing was written) when there is no room; `vital` entries
         (completes, receives, trims: whatever helps to make room) may use the reserve. `more` says that another append follows at once,
-        so that both share a sync."""
+        so that both share a sync. `callers` is how many wait for it."""
 
     def fetch(self, address: int) -> memoryview | None:
         """One record by its address, checked; None where it cannot be had without waiting."""

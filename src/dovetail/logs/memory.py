@@ -100,7 +100,7 @@ class MemoryLog:
         """`fail` is never called: memory does not wear out."""
         self._deliver = deliver
 
-    def append(self, records: Sequence[bytes], *, vital: bool = False, more: bool = False) -> None:
+    def append(self, records: Sequence[bytes], *, vital: bool = False, more: bool = False, callers: int = 1) -> None:
         if self._deliver is None:
             raise Closed("The log is not started, or closed.")
         size = sum(map(len, records))

@@ -76,6 +76,7 @@ class CommitLog:
         self._pending: list[Entry] = []
         self._riding: list[Entry] = []
         self._riding_to = 0
+        self._callers = 0
         self._ready: list[Entry] = []
         self._flushing = False
         self._rolling = False
@@ -178,7 +179,7 @@ class CommitLog:
         self._deliver = deliver
         self._fail_once = fail
 
-    def append(self, records: Sequence[bytes], *, vital: bool = False, more: bool = False) -> None:
+    def append(self, records: Sequence[bytes], *, vital: bool = False, more: bool = False, callers: int = 1) -> None:
         """`more` says that another append follows at once: this entry then rides with that one's sync."""
         if self._error is not None:
             raise StorageError(f"The log has stopped: {self._error}")
@@ -200,6 +201,7 @@ class CommitLog:
         self._vouched = synced
         self._tail = after = position + (size >> 3)
         self._pending.append(Entry(position, after, records, addresses))
+        self._callers += callers
         if not more:
             self.flush()
 
@@ -263,7 +265,9 @@ class CommitLog:
                     break
                 self._riding, self._pending = self._pending, []
                 self._riding_to = self._tail
-                self.syncer.run(self._active.file.sync, self._on_synced)
+                callers, self._callers = self._callers, 0
+                file = self._active.file
+                self.syncer.run(file.sync, self._on_synced, file.descriptor, callers)
         except BaseException as broken:
             # Whoever was told of half a batch cannot go on, and the log must not go on without it.
             self._fail(broken)

@@ -19,6 +19,10 @@ from .platform import allocate, sync_all, sync_data
 class File(Protocol):
     """One open file."""
 
+    @property
+    def descriptor(self) -> int:
+        """For those who have the kernel do something to it; -1 where it has none."""
+
     def write(self, data: bytes | memoryview, offset: int) -> None:
         """All of it, or OSError (after which any part of it may have been written)."""
 
@@ -92,6 +96,10 @@ class RealFile:
             rest = memoryview(data)
             while written < len(rest):
                 written += os.pwrite(self._fd, rest[written:], offset + written)
+
+    @property
+    def descriptor(self) -> int:
+        return self._fd
 
     def sync(self) -> None:
         sync_data(self._fd)
