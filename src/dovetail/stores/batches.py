@@ -12,8 +12,12 @@ from dovetail.core.column import Column
 from dovetail.core.operation import DEFAULT, Outcome, Push, Pushed, PushedAll, Refusal, Why
 from dovetail.errors import (
     BadRequest,
+    BatchRefused,
+    Fenced,
     LimitExceeded,
     NoSuchQueue,
+    NoSuchReservation,
+    NoSuchStage,
     NoSuchTap,
     NumberRefused,
     OverInFlight,
@@ -22,7 +26,16 @@ from dovetail.errors import (
     Refused,
     Unknown,
 )
-from dovetail.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, BODY_BYTES_MAX, ENTRY_BYTES_TARGET, GROUP_BYTES_MAX, MESSAGE_BYTES_MAX
+from dovetail.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_MESSAGES_MAX,
+    BODY_BYTES_MAX,
+    ENTRY_BYTES_TARGET,
+    GROUP_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
+    RESERVED_BATCHES_MAX,
+    STAGES_OPEN_MAX,
+)
 from dovetail.stores.store import Number, Outgoing, Stored
 
 _ERRORS: dict[Why, type[Refused]] = {
@@ -37,11 +50,27 @@ _ERRORS: dict[Why, type[Refused]] = {
     Why.TOO_MANY_TAPS: LimitExceeded,
     Why.NEEDS_GROUPS: BadRequest,
     Why.SKIPPED: NumberRefused,
+    Why.NO_STAGE: NoSuchStage,
+    Why.TOO_MANY_STAGES: LimitExceeded,
+    Why.NO_RESERVATION: NoSuchReservation,
+    Why.TOO_MANY_RESERVATIONS: LimitExceeded,
+    Why.FENCED: Fenced,
+    Why.BATCH_PAST: BatchRefused,
+    Why.NO_BATCH: BatchRefused,
+    Why.RELEASED: BatchRefused,
+    Why.TOO_MANY_BATCHES: LimitExceeded,
 }
 _TEXTS = {
     Why.DEAD_RECEIPT: "The receipt is no longer alive: the message was settled, handed out again, or its lease ended.",
     Why.TOO_MANY_TAPS: "The queue has as many taps as it may have.",
     Why.SKIPPED: "The number was skipped, and stays so.",
+    Why.TOO_MANY_STAGES: f"{STAGES_OPEN_MAX} stages are open, as many as may be.",
+    Why.TOO_MANY_RESERVATIONS: "The queue has as many reservations as it may have.",
+    Why.BATCH_PAST: "The batch was settled, released, or passed over by a later one. Batch numbers only grow.",
+    Why.NO_BATCH: "The batch was never reserved.",
+    Why.RELEASED: "The batch was released by an operator: its messages are with others.",
+    Why.TOO_MANY_BATCHES: f"{RESERVED_BATCHES_MAX} batches are open, as many as may be: settle some.",
+    Why.VERSION: "The log has not gone on to the version that knows this.",
     Why.NEEDS_GROUPS: "A queue that holds messages cannot change its discipline.",
 }
 _MESSAGE_OVERHEAD = 48
@@ -86,6 +115,8 @@ def _cut(items: Sequence[T], sizes: Sequence[int]) -> list[Sequence[T]]:
 
 def body_pieces(bodies: Sequence[bytes]) -> list[Sequence[bytes]]:
     """Plain bodies, checked, and cut as `pieces` cuts messages."""
+    if len(bodies) == 1 and len(bodies[0]) <= BODY_BYTES_MAX:
+        return [bodies]
     if not 1 <= len(bodies) <= BATCH_MESSAGES_MAX:
         raise LimitExceeded(f"{len(bodies)} messages in one call; 1 to {BATCH_MESSAGES_MAX} are allowed")
     sizes = list(map(len, bodies))
@@ -127,7 +158,7 @@ def pushed_to(outcome: Outcome) -> Sequence[Pushed]:
     return [outcome]
 
 
-async def whole(submitted: Sequence[asyncio.Future[Outcome]]) -> list[Outcome]:
+async def whole(submitted: Sequence[asyncio.Future[T]]) -> list[T]:
     """The outcomes of a batch that was cut. Where a part was refused and a part was not, the whole is neither refused nor done."""
     answers = await asyncio.gather(*submitted, return_exceptions=True)
     failed = [answer for answer in answers if isinstance(answer, BaseException)]

@@ -14,13 +14,15 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+from dovetail.core import clearing, codec
 from dovetail.core import operation as op
 from dovetail.core.chunk import SIZE
 from dovetail.core.codec import Item
 from dovetail.core.column import Column
 from dovetail.core.operation import Push
 from dovetail.errors import DovetailError
-from dovetail.stores.snapshots import Survey
+from dovetail.limits import STAGE_KEPT_MS
+from dovetail.stores.snapshots import STAGED, Survey
 
 if TYPE_CHECKING:
     from dovetail.stores.replayed import Replayed
@@ -191,10 +193,25 @@ class Chores:
             return
         target = log.first + (log.tail - log.first) // 2
         left = self._due_bytes // 2
+        staged = {record.address: name for name, stage in store.state.stages.by_id.items() for record in stage.records}
         for lowest, queue, base in survey.pins:
             if lowest > target or left <= 0:
                 return
-            left -= await self._carry_chunk(queue, base, target)
+            if queue == STAGED:
+                left -= await self._carry_staged(staged.get(lowest), lowest)
+            else:
+                left -= await self._carry_chunk(queue, base, target)
+
+    async def _carry_staged(self, stage: bytes | None, address: int) -> int:
+        """Carry one record of a stage that is still open. All of it goes at once: its messages have no places of their own yet."""
+        record = self._store.log.fetch(address) if stage is not None else None
+        if stage is None or record is None:
+            return 0
+        push = codec.decode_push(bytes(codec.push_in(record)))
+        await self._store.committer.submit(op.StageCarry(stage, address, push))
+        self.carried += len(push.bodies)
+        await asyncio.sleep(CARRY_PAUSE_S)
+        return len(record)
 
     async def _carry_chunk(self, queue: int, base: int, target: int) -> int:
         """Carry the live messages of one chunk that lie below `target`, a little at a time so that callers are not held up."""
@@ -265,6 +282,19 @@ class Chores:
                 handle.cancel()
             if store.time.trusted():
                 await self.expire()
+                await self.expire_stages()
+
+    async def expire_stages(self) -> int:
+        """Stages that nobody published within a day are given up; returns how many."""
+        store = self._store
+        before = store.now() - STAGE_KEPT_MS
+        oldest = store.state.stages.oldest()
+        if oldest is None or oldest >= before:
+            return 0
+        outcome = await store.committer.submit(op.StageExpire(before))
+        count = outcome.value if isinstance(outcome, op.Done) else 0
+        _logger.warning("%d stages were not published within a day and are given up", count)
+        return count
 
     async def expire(self) -> int:
         """Expire every queue whose oldest message is past its retention; returns how many went."""
@@ -272,7 +302,7 @@ class Chores:
         now, count = store.now(), 0
         for queue, lane in list(store.state.lanes.items()):
             retention = lane.attributes.retention_ms
-            if retention and lane.has_expired(now - retention, now):
+            if retention and clearing.has_expired(lane, now - retention, now):
                 outcome = await store.committer.submit(op.Expire(queue, now - retention))
                 count += outcome.value if isinstance(outcome, op.Done) else 0
         return count

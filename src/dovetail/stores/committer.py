@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from struct import error as struct_error
 from time import perf_counter
 from typing import Any
@@ -34,6 +34,8 @@ from dovetail.core.operation import (
     Refusal,
     Release,
     Settled,
+    Stage,
+    StageCarry,
     Taken,
 )
 from dovetail.errors import BadRequest, Closed, CodecError, DovetailError, LimitExceeded, StorageError, StorageFull, Unknown
@@ -41,27 +43,53 @@ from dovetail.limits import BATCH_MESSAGES_MAX, ENTRY_BYTES_TARGET
 from dovetail.logs.log import Entry, Log
 from dovetail.stores.batches import error_of
 from dovetail.stores.entrytime import EntryTime
+from dovetail.stores.store import Reply
 
 Answer = Callable[[Outcome], None]
+_PUSHES = Push | CompletePush | Stage
+"""What a full disk refuses. (A publish brings no bytes along, and frees a driver that waits for it.)"""
 _RECORD_OVERHEAD = 64
 _UNWRITABLE = (struct_error, OverflowError, UnicodeEncodeError, TypeError, ValueError, AttributeError)
 ENTRY_OVERHEAD = 4096
 """What the head, the frame and the padding of an entry may take."""
 
 
+class SharedPop:
+    """What a pop took for all receivers that share it. `made` is whatever the first who looks makes of it, for all of them."""
+
+    __slots__ = ("made", "taken")
+
+    def __init__(self, taken: Sequence[Taken]) -> None:
+        self.taken = taken
+        self.made: list[Any] | None = None
+
+
+class Share:
+    """One receiver's part: `count` messages from the `start`-th on."""
+
+    __slots__ = ("count", "of", "start")
+
+    def __init__(self, of: SharedPop, start: int, count: int) -> None:
+        self.of = of
+        self.start = start
+        self.count = count
+
+
 class _Slot:
     """One operation to be: shared by several callers, or one caller's own."""
 
-    __slots__ = ("answers", "bodies", "delays", "deliveries", "key", "kind", "most", "operation", "record", "sequences", "size")
+    __slots__ = ("answers", "bodies", "count", "delays", "deliveries", "key", "kind", "most", "operation", "record", "sequences", "size")
 
     def __init__(self, kind: str, key: tuple[Any, ...]) -> None:
         self.kind = kind
         self.key = key
-        self.answers: list[tuple[asyncio.Future[Any], int]] = []
+        self.answers: list[tuple[Reply, int]] = []
         self.bodies: list[bytes] = []
         self.delays: list[int] | None = None
         self.sequences: list[int] = []
         self.deliveries: list[int] = []
+        self.count = 0
+        """Messages, or receives."""
         self.most = 0
         self.size = _RECORD_OVERHEAD
         self.operation: Operation | None = None
@@ -91,6 +119,7 @@ class Committer:
         self._flying: deque[tuple[Head, list[_Slot], list[Operation], float]] = deque()
         self._scheduled = False
         self._error: DovetailError | None = None
+        self._drained: asyncio.Future[None] | None = None
         self.entries = 0
         self.refused_full = 0
         self.on_commit: Callable[[float], None] | None = None
@@ -98,41 +127,50 @@ class Committer:
 
     # Submitting
 
-    def push(self, queue: int, body: bytes, delay_ms: int = DEFAULT) -> asyncio.Future[Sequence[int]]:
-        """One message, plain or delayed; the future gives its sequence, as a batch of one."""
-        slot = self._share("push", ("push", queue), (queue,), len(body) + 12)
+    def push(self, queue: int, bodies: Sequence[bytes], reply: Reply, delay_ms: int = DEFAULT) -> None:
+        """Plain messages, or delayed ones; the reply is told their sequences."""
+        size = sum(map(len, bodies)) + 12 * len(bodies)
+        slot = self._share("push", ("push", queue), (queue,), size, len(bodies))
         if delay_ms != DEFAULT and slot.delays is None:
             slot.delays = [DEFAULT] * len(slot.bodies)
         if slot.delays is not None:
-            slot.delays.append(delay_ms)
-        slot.bodies.append(body)
-        return self._answer(slot, 1)
+            slot.delays += (delay_ms,) * len(bodies)
+        slot.bodies += bodies
+        self._answer(slot, reply, len(bodies))
 
-    def complete(self, queue: int, sequence: int, delivery: int) -> asyncio.Future[list[bool]]:
-        slot = self._share("complete", ("complete", queue), (queue,), 16)
-        slot.sequences.append(sequence)
-        slot.deliveries.append(delivery)
-        return self._answer(slot, 1)
+    def complete(self, queue: int, sequences: Sequence[int], deliveries: Sequence[int], reply: Reply) -> None:
+        """Deliveries of one queue; the reply is told a truth for each."""
+        slot = self._share("complete", ("complete", queue), (queue,), 16 * len(sequences), len(sequences))
+        slot.sequences += sequences
+        slot.deliveries += deliveries
+        self._answer(slot, reply, len(sequences))
 
-    def pop(self, queue: int, most: int, lease_ms: int, delete: bool, *, alone: bool = False) -> asyncio.Future[list[Taken] | Refusal]:
-        """A receive. `alone` does not share: where one receive may take several of a group, two receivers must not be taken for one."""
+    def pop(self, queue: int, most: int, lease_ms: int, delete: bool, reply: Reply, *, alone: bool = False) -> None:
+        """A receive; the reply is told a Share, or a Refusal. `alone` does not share: where one receive may take several of a group,
+        two receivers must not be taken for one."""
         name = ("pop", queue, lease_ms, delete)
         known = self._shared.get(name)
         if alone or (known is not None and known.most + most > BATCH_MESSAGES_MAX):
             self._shared.pop(name, None)
-        slot = self._share("pop", name, name[1:], 0)
+        slot = self._share("pop", name, name[1:], 0, 1)
         if alone:
             del self._shared[name]
         slot.most += most
-        return self._answer(slot, most)
+        self._answer(slot, reply, most)
 
     def submit(self, operation: Operation) -> asyncio.Future[Outcome]:
         """Any other operation; the future gives its outcome. What cannot be written is refused here, before it can touch its neighbours."""
+        future: asyncio.Future[Outcome] = self._loop.create_future()
+        self.submit_for(future, operation)
+        return future
+
+    def submit_for(self, reply: Reply, operation: Operation, record: bytes = b"") -> None:
+        """The same, and the reply is told. `record` is the operation's own bytes, where the caller decoded it from them."""
         slot = _Slot("own", ())
         slot.operation = operation
         try:
-            slot.record = codec.encode(operation)
-            if not isinstance(operation, Push | CompletePush | Carry):
+            slot.record = record or codec.encode(operation)
+            if not isinstance(operation, Push | CompletePush | Carry | StageCarry):
                 # Nothing is written that could not be read: an entry that replay refuses would close the folder for good.
                 codec.decode(slot.record)
         except (*_UNWRITABLE, CodecError) as error:
@@ -142,11 +180,11 @@ class Committer:
             raise LimitExceeded(f"{slot.size} bytes in one step; at most {self._log.entry_bytes_max - ENTRY_OVERHEAD} are allowed")
         self._shared.clear()
         self._slots.append(slot)
-        return self._answer(slot, 1)
+        self._answer(slot, reply, 1)
 
-    def _share(self, kind: str, name: tuple[Any, ...], key: tuple[Any, ...], size: int) -> _Slot:
+    def _share(self, kind: str, name: tuple[Any, ...], key: tuple[Any, ...], size: int, count: int) -> _Slot:
         slot = self._shared.get(name)
-        if slot is None or slot.size + size > ENTRY_BYTES_TARGET or len(slot.answers) >= BATCH_MESSAGES_MAX:
+        if slot is None or slot.size + size > ENTRY_BYTES_TARGET or slot.count + count > BATCH_MESSAGES_MAX:
             slot = self._shared[name] = _Slot(kind, key)
             self._slots.append(slot)
             if kind == "push":
@@ -154,18 +192,17 @@ class Committer:
                 for other in [other for other in self._shared if other[0] == "pop"]:
                     del self._shared[other]
         slot.size += size
+        slot.count += count
         return slot
 
-    def _answer(self, slot: _Slot, weight: int) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = self._loop.create_future()
+    def _answer(self, slot: _Slot, reply: Reply, weight: int) -> None:
         if self._error is not None:
-            future.set_exception(self._error)
-            return future
-        slot.answers.append((future, weight))
+            reply.set_exception(self._error)
+            return
+        slot.answers.append((reply, weight))
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
-        return future
 
     # Committing
 
@@ -191,12 +228,15 @@ class Committer:
         slots, operations, records = self._encoded(slots)
         if not slots:
             return
-        pushes = any(isinstance(operation, Push | CompletePush) for operation in operations)
+        pushes = any(isinstance(operation, _PUSHES) for operation in operations)
         head = Head(self._time.now(), ahead_s=self._time.ahead_s())
         self._flying.append((head, slots, operations, perf_counter()))
         try:
-            self._log.append([codec.encode_head(head), *records], vital=not pushes, more=more)
+            callers = sum([len(slot.answers) for slot in slots])
+            self._log.append([codec.encode_head(head), *records], vital=not pushes, more=more, callers=callers)
         except StorageFull as error:
+            if self._error is not None:
+                return  # What was written before could not be synced: everybody was told.
             self._flying.pop()
             self._refuse_pushes(slots, operations, error, more=more)
         except DovetailError as error:
@@ -224,7 +264,7 @@ class Committer:
 
     def _refuse_pushes(self, slots: list[_Slot], operations: list[Operation], error: StorageFull, *, more: bool) -> None:
         """No room: pushes are refused, the rest goes on in the reserve."""
-        full = [isinstance(operation, Push | CompletePush) for operation in operations]
+        full = [isinstance(operation, _PUSHES) for operation in operations]
         self.refused_full += 1
         _refuse([slot for slot, refused in zip(slots, full, strict=True) if refused], error)
         rest = [slot for slot, refused in zip(slots, full, strict=True) if not refused]
@@ -248,6 +288,7 @@ class Committer:
             raise
         for slot, outcome in zip(slots, outcomes, strict=True):
             self._deal(slot, outcome)
+        self._tell_drained()
         if self._slots and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
@@ -257,20 +298,27 @@ class Committer:
         if slot.kind in ("push", "complete") and isinstance(outcome, Refusal):
             _refuse([slot], error_of(outcome))
         elif slot.kind == "own" or isinstance(outcome, Refusal):
-            for future, _ in slot.answers:
-                _resolve(future, outcome)
-        elif isinstance(outcome, Pushed):
-            for (future, _), sequence in zip(slot.answers, outcome.sequences, strict=True):
-                _resolve(future, (sequence,))
-        elif isinstance(outcome, Settled):
-            for (future, _), done in zip(slot.answers, outcome.done, strict=True):
-                _resolve(future, [done])
+            for reply, _ in slot.answers:
+                if not reply.done():
+                    reply.set_result(outcome)
+        elif isinstance(outcome, Pushed | Settled):
+            told: Sequence[Any] = outcome.sequences if isinstance(outcome, Pushed) else outcome.done
+            at = 0
+            for reply, count in slot.answers:
+                if not reply.done():
+                    reply.set_result(told[at : at + count])
+                at += count
         elif isinstance(outcome, Popped):
-            for run in _deal_taken(slot, deque(outcome.taken)):
+            at, total = 0, sum([run.length for run in outcome.taken])
+            shared = SharedPop(outcome.taken)
+            for reply, most in slot.answers:
+                if not reply.done():
+                    count = min(most, total - at)
+                    reply.set_result(Share(shared, at, count))
+                    at += count
+            for sequences, deliveries in parts(outcome.taken, at, total - at):
                 # The receiver left while its pop was on its way: it takes no message with it. (Receive-and-delete has no way back.)
-                if run.delivery:
-                    sequences = range(run.sequence, run.sequence + run.length)
-                    self.submit(Release(outcome.queue, sequences, range(run.delivery, run.delivery + run.length)))
+                self.submit(Release(outcome.queue, sequences, deliveries))
 
     def fail(self, error: BaseException) -> None:
         """The log stopped. What was on its way is unknown; what had not left is refused."""
@@ -280,12 +328,19 @@ class Committer:
         self._flying.clear()
         _refuse(self._slots, self._error)
         self._slots = []
+        self._tell_drained()
 
     async def drain(self) -> None:
-        """Until everything submitted has been answered. Waits for the last one; what it sets off in turn is waited for too."""
+        """Until everything submitted has been answered; what the answers set off in turn is waited for too."""
         while (self._slots or self._flying) and self._error is None:
-            slots = self._slots or self._flying[-1][1]
-            await asyncio.wait([future for future, _ in slots[-1].answers])
+            self._drained = self._drained or self._loop.create_future()
+            await asyncio.shield(self._drained)
+
+    def _tell_drained(self) -> None:
+        """An entry was answered, or none will be any more: whoever waits for all of them looks again."""
+        if self._drained is not None:
+            self._drained.set_result(None)
+            self._drained = None
 
     def close(self) -> None:
         if self._error is None:
@@ -294,51 +349,20 @@ class Committer:
 
 def _refuse(slots: Sequence[_Slot], error: DovetailError) -> None:
     for slot in slots:
-        for future, _ in slot.answers:
-            if not future.done():
-                future.set_exception(error)
+        for reply, _ in slot.answers:
+            if not reply.done():
+                reply.set_exception(error)
 
 
-def _resolve(future: asyncio.Future[Any], value: Any) -> None:
-    if not future.done():
-        future.set_result(value)
-
-
-def _deal_taken(slot: _Slot, taken: deque[Taken]) -> deque[Taken]:
-    """Give each caller its share; what is left over belonged to receivers that have left."""
-    skip = 0  # So many of the first run have been given away.
-    for future, most in slot.answers:
-        if future.done():
-            continue
-        share: list[Taken] = []
-        while taken and most:
-            run = taken[0]
-            left = run.length - skip
-            count = min(left, most)
-            share.append(_part(run, skip, count) if count < run.length else run)
-            most -= count
-            if count < left:
-                skip += count
-            else:
-                taken.popleft()
-                skip = 0
-        future.set_result(share)
-    if skip:
-        taken[0] = _part(taken[0], skip, taken[0].length - skip)
-    return taken
-
-
-def _part(run: Taken, skip: int, count: int) -> Taken:
-    """`count` messages of a run. (Written out: `_replace` takes three times as long, and this is done for every single receive.)"""
-    sequence, _, delivery, address, item, receives, time, first_received, origin = run
-    return Taken(
-        sequence + skip,
-        count,
-        delivery + skip if delivery else 0,
-        address,
-        item + skip,
-        receives[skip : skip + count],
-        time,
-        first_received,
-        origin,
-    )
+def parts(taken: Sequence[Taken], start: int, count: int) -> Iterator[tuple[range, range]]:
+    """(sequences, deliveries) of `count` messages from the `start`-th on, run by run; those without a receipt are left out."""
+    for run in taken:
+        if count <= 0:
+            return
+        if start < run.length:
+            length = min(count, run.length - start)
+            if run.delivery:
+                sequence, delivery = run.sequence + start, run.delivery + start
+                yield range(sequence, sequence + length), range(delivery, delivery + length)
+            count -= length
+        start = max(0, start - run.length)

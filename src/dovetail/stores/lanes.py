@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.core import message, receipts
 from dovetail.core import operation as op
-from dovetail.core.chunk import LATER, LEASED
+from dovetail.core.chunk import LATER, LEASED, RESERVED
 from dovetail.core.codec import Item, bodies_in
 from dovetail.core.column import Column
 from dovetail.core.lane import Lane
@@ -16,7 +16,11 @@ from dovetail.core.operation import DEFAULT, Attributes, Done, Outcome, Popped, 
 from dovetail.errors import BadRequest, Damaged, LimitExceeded, NoSuchQueue, NoSuchTap, TapCut
 from dovetail.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, TAP_NAME_BYTES_MAX
 from dovetail.stores.batches import body_pieces, check_batch, error_of, pieces, push_of, pushed_to, stored, whole
-from dovetail.stores.store import Counts, Delivery, Number, Outgoing, Stored, TapFacts, Tapped, Waiting
+from dovetail.stores.columns import LaneColumns
+from dovetail.stores.committer import Share, parts
+from dovetail.stores.handed import HandedOut
+from dovetail.stores.reserving import LaneReservations
+from dovetail.stores.store import Counts, Delivery, Handed, Number, Outgoing, Reply, Stored, TapFacts, Tapped, Waiting
 
 if TYPE_CHECKING:
     from dovetail.stores.replayed import Replayed
@@ -32,13 +36,10 @@ class ReplayedPopping:
 
     def __await__(self) -> Generator[Any, None, list[Delivery]]:
         answer = yield from self._future
-        return self._lane.taken_by(answer, self._lease_ms)
+        return self._lane.taken(answer, self._lease_ms)
 
-    def add_done_callback(self, done: Callable[[], None]) -> None:
-        self._future.add_done_callback(lambda _: done())
-
-    def result(self) -> list[Delivery]:
-        return self._lane.taken_by(self._future.result(), self._lease_ms)
+    async def runs(self) -> list[Handed]:
+        return self._lane.handed(await self._future, self._lease_ms)
 
     def abandon(self) -> None:
         if not self._future.done():
@@ -47,11 +48,12 @@ class ReplayedPopping:
             self._lane.give_up(self._future.result())
 
 
-class ReplayedLane:
+class ReplayedLane(LaneColumns, LaneReservations):
     def __init__(self, store: Replayed, lane: Lane) -> None:
         self._store = store
         self._lane = lane
         self._submit = store.committer.submit
+        self._marks = HandedOut()
 
     @property
     def queue(self) -> int:
@@ -73,7 +75,8 @@ class ReplayedLane:
         if len(messages) == 1 and number is None:
             body, delay_ms, *rest = messages[0]
             if rest == _PLAIN and len(body) <= BODY_BYTES_MAX:
-                future = self._store.committer.push(self._lane.queue, body, delay_ms)
+                future: asyncio.Future[Sequence[int]] = self._store.loop.create_future()
+                self._store.committer.push(self._lane.queue, (body,), future, delay_ms)
                 self._store.pushing(self._lane.queue, 1)
                 (sequence,) = await future
                 return [Stored(message.id_of(self._lane.queue, sequence, self._store.state.salt), sequence, False)]
@@ -87,24 +90,21 @@ class ReplayedLane:
             made += stored(pushed_to(outcome)[0], batch, self._store.state.salt)
         return [self._as_first_stored(one) if one.repeat else one for one in made]
 
-    def push_bodies(self, bodies: Sequence[bytes]) -> Awaitable[Sequence[int]]:
-        """One body is answered by the committer's own future, without a coroutine around it: doors hang a callback on it."""
-        if len(bodies) != 1:
-            return self._push_column(bodies)
-        if len(bodies[0]) > BODY_BYTES_MAX:
-            raise LimitExceeded(f"a message of {len(bodies[0])} bytes; at most {BODY_BYTES_MAX} are allowed")
-        future = self._store.committer.push(self._lane.queue, bodies[0])
-        self._store.pushing(self._lane.queue, 1)
-        return future
+    async def push_bodies(self, bodies: Sequence[bytes]) -> Sequence[int]:
+        future: asyncio.Future[Sequence[int]] = self._store.loop.create_future()
+        self.push_for(future, bodies)
+        return await future
 
-    async def _push_column(self, bodies: Sequence[bytes]) -> Sequence[int]:
+    def push_for(self, reply: Reply, bodies: Sequence[bytes]) -> None:
         """No object per message: a column in, a range of sequences out. (Objects for messages and answers took 8 of 10 µs a message.)"""
         queue, committer = self._lane.queue, self._store.committer
-        submitted = [committer.submit(Push((queue,), Column.of(piece))) for piece in body_pieces(bodies)]
+        cut = body_pieces(bodies)
+        if len(cut) == 1:
+            committer.push(queue, bodies, reply)
+        else:
+            submitted = [committer.submit(Push((queue,), Column.of(piece))) for piece in cut]
+            asyncio.ensure_future(_sequences(submitted)).add_done_callback(lambda done: _tell(reply, done))
         self._store.pushing(queue, len(bodies))
-        if len(submitted) == 1:
-            return pushed_to(await submitted[0])[0].sequences
-        return [sequence for outcome in await whole(submitted) for sequence in pushed_to(outcome)[0].sequences]
 
     def id_of(self, sequence: int) -> bytes:
         return message.id_of(self._lane.queue, sequence, self._store.state.salt)
@@ -121,29 +121,43 @@ class ReplayedLane:
         if not 1 <= most <= BATCH_MESSAGES_MAX:
             raise LimitExceeded(f"{most} messages asked for; 1 to {BATCH_MESSAGES_MAX} are allowed")
         self._alive()
-        future: asyncio.Future[Any]
         if attempt:
-            future = self._submit(op.Pop(self._lane.queue, most, lease_ms, delete, 0, attempt))
-        else:
-            future = self._store.committer.pop(self._lane.queue, most, lease_ms, delete, alone=self._lane.groups is not None)
+            return ReplayedPopping(self, self._submit(op.Pop(self._lane.queue, most, lease_ms, delete, 0, attempt)), lease_ms)
+        future: asyncio.Future[Any] = self._store.loop.create_future()
+        self._store.committer.pop(self._lane.queue, most, lease_ms, delete, future, alone=self._alone())
         return ReplayedPopping(self, future, lease_ms)
 
-    def taken_by(self, answer: Popped | Refusal | list[Taken], lease_ms: int) -> list[Delivery]:
+    def pop_for(self, reply: Reply, most: int, lease_ms: int = DEFAULT) -> None:
+        self._alive()
+        self._store.committer.pop(self._lane.queue, most, lease_ms, False, reply, alone=self._alone())
+
+    def taken(self, answer: Popped | Refusal | Share, lease_ms: int = DEFAULT) -> list[Delivery]:
+        if isinstance(answer, Share):
+            shared = answer.of
+            if shared.made is None:
+                # Receivers that share a pop share its record too: looking it up for each of them took longer than all the rest.
+                shared.made = self._deliveries(shared.taken, self._until(lease_ms))
+            return shared.made[answer.start : answer.start + answer.count]
         if isinstance(answer, Refusal):
             raise error_of(answer)
-        lease = self._lane.attributes.lease_ms if lease_ms == DEFAULT else lease_ms
-        return self._deliveries(answer.taken if isinstance(answer, Popped) else answer, self._store.state.time + lease)
+        return self._deliveries(answer.taken, self._until(lease_ms))
 
-    def give_up(self, answer: Popped | Refusal | list[Taken]) -> None:
+    def _until(self, lease_ms: int) -> int:
+        return self._store.state.time + self._lane.lease_for(lease_ms)
+
+    def give_up(self, answer: Popped | Refusal | Share) -> None:
         """The receiver left after its messages were handed out: undo that."""
-        runs = answer.taken if isinstance(answer, Popped) else () if isinstance(answer, Refusal) else answer
-        for run in runs:
-            if run.delivery:
-                deliveries = range(run.delivery, run.delivery + run.length)
-                self._submit(op.Release(self.queue, range(run.sequence, run.sequence + run.length), deliveries))
+        if isinstance(answer, Share):
+            runs = parts(answer.of.taken, answer.start, answer.count)
+        else:
+            runs = parts(() if isinstance(answer, Refusal) else answer.taken, 0, BATCH_MESSAGES_MAX)
+        for sequences, deliveries in runs:
+            self._submit(op.Release(self.queue, sequences, deliveries))
 
     def _deliveries(self, taken: Sequence[Taken], until: int) -> list[Delivery]:
         made, key, queue = [], self._store.state.key, self._lane.queue
+        if taken:
+            self._marks.note(taken[0].delivery, self._store.state.time)
         for run in taken:
             record = self._record(run.address)
             bodies = bodies_in(record, run.item, run.length) if run.origin is None else None
@@ -195,10 +209,12 @@ class ReplayedLane:
         return receipts.unseal_all(self._store.state.key, self._alive().queue, texts)
 
     def complete(self, texts: Sequence[str]) -> Awaitable[list[bool]]:
-        sequences, deliveries = self._receipts(texts)
-        if len(sequences) == 1:
-            return self._store.committer.complete(self._lane.queue, sequences[0], deliveries[0])
-        return self._settle(op.Complete(self._lane.queue, sequences, deliveries))
+        future: asyncio.Future[list[bool]] = self._store.loop.create_future()
+        self.complete_for(future, texts)
+        return future
+
+    def complete_for(self, reply: Reply, texts: Sequence[str]) -> None:
+        self._store.committer.complete(self._lane.queue, *self._receipts(texts), reply)
 
     async def requeue(self, texts: Sequence[str], after_ms: int = DEFAULT) -> list[bool]:
         return await self._settle(op.Requeue(self._lane.queue, *self._receipts(texts), after_ms))
@@ -211,6 +227,9 @@ class ReplayedLane:
 
     def exists(self, texts: Sequence[str]) -> list[bool]:
         return [self._lane.find(sequence) is not None for sequence in self._receipts(texts)[0]]
+
+    def held_ms(self, text: str) -> int:
+        return self._marks.held_ms(self._receipts((text,))[1][0], self._store.state.time)
 
     async def reclaim(self, ids: Sequence[bytes | int]) -> list[bool]:
         return await self._settle(op.Reclaim(self._lane.queue, self._sequences(ids)))
@@ -268,6 +287,8 @@ class ReplayedLane:
             origin = chunk.origin(at)
             home = (self.queue, chunk.base + at) if origin is None else (origin.queue, origin.sequence)
             word = "visible" if until <= now else "leased" if state == LEASED else "delayed"
+            if state == RESERVED:
+                word = "reserved"
             sent = chunk.pushed_at(at) if origin is None else origin.time
             found.append(
                 Waiting(
@@ -287,10 +308,11 @@ class ReplayedLane:
         now, lane = self._store.now(), self._alive()
         oldest = lane.oldest()
         age = max(0, now - oldest[0].pushed_at(oldest[1])) if oldest is not None else 0
-        return Counts(*lane.counts(now), age, lane.next - 1, lane.buried, lane.stranded)
+        return Counts(*lane.counts(now), age, lane.next - 1, lane.buried, lane.stranded, lane.reserved)
 
     def has_visible(self) -> bool:
-        return self._alive().has_visible(self._store.now()) and not self.is_full()
+        lane = self._alive()
+        return (lane.has_ready() or lane.has_visible(self._store.now())) and not self.is_full()
 
     def is_full(self) -> bool:
         most = self._lane.attributes.in_flight_max
@@ -322,19 +344,7 @@ class ReplayedLane:
 
     def tap_read(self, name: str, most: int, from_sequence: int | None = None) -> list[Tapped]:
         """Up to `most` messages from the tap's position on, or from a later sequence. Reading changes nothing and may be repeated."""
-        tap = self._alive().taps.by_name.get(name)
-        if tap is None:
-            raise NoSuchTap
-        start = tap.next if from_sequence is None else from_sequence
-        if tap.lost_count and start <= tap.lost_first + tap.lost_count:
-            raise TapCut(
-                f"The tap {name!r} fell behind its bound: sequences {tap.lost_first} to {tap.lost_first + tap.lost_count - 1} are lost;"
-                f" advance to {tap.next} to go on.",
-                lost_first=tap.lost_first,
-                lost_count=tap.lost_count,
-            )
-        if start < tap.next:
-            raise BadRequest(f"The tap {name!r} has advanced to {tap.next} and no longer keeps {start}.")
+        start = self._tap_start(name, from_sequence)
         found: list[Tapped] = []
         for run in self._store.tap_runs(self._lane, start):
             record = self._record(run.address)
@@ -348,9 +358,40 @@ class ReplayedLane:
                 found.append(Tapped(sequence, identity, item.body, item.group, item.attributes, run.time))
         return found
 
+    def _tap_start(self, name: str, from_sequence: int | None) -> int:
+        tap = self._alive().taps.by_name.get(name)
+        if tap is None:
+            raise NoSuchTap
+        start = tap.next if from_sequence is None else from_sequence
+        if tap.lost_count and start <= tap.lost_first + tap.lost_count:
+            raise TapCut(
+                f"The tap {name!r} fell behind its bound: sequences {tap.lost_first} to {tap.lost_first + tap.lost_count - 1} are lost;"
+                f" advance to {tap.next} to go on.",
+                lost_first=tap.lost_first,
+                lost_count=tap.lost_count,
+            )
+        if start < tap.next:
+            raise BadRequest(f"The tap {name!r} has advanced to {tap.next} and no longer keeps {start}.")
+        return start
+
     def taps(self) -> list[TapFacts]:
         taps, end = self._alive().taps.by_name, self._lane.next
         return [TapFacts(name, tap.next, end, tap.lost_first, tap.lost_count) for name, tap in taps.items()]
+
+
+async def _sequences(submitted: Sequence[asyncio.Future[Outcome]]) -> Sequence[int]:
+    """Those of a batch of plain messages that was cut."""
+    return [sequence for outcome in await whole(submitted) for sequence in pushed_to(outcome)[0].sequences]
+
+
+def _tell(reply: Reply, done: asyncio.Future[Any]) -> None:
+    if reply.done() or done.cancelled():
+        return
+    error = done.exception()
+    if error is not None:
+        reply.set_exception(error)
+    else:
+        reply.set_result(done.result())
 
 
 _PLAIN = list(Outgoing(b""))[2:]

@@ -19,17 +19,20 @@ from dovetail.core import codec, receipts
 from dovetail.core import operation as op
 from dovetail.core.lane import Lane as CoreLane
 from dovetail.core.operation import Attributes, Done, Head, Opened, Operation, Outcome, Refusal, Why
-from dovetail.core.state import APPLY_VERSION, State
+from dovetail.core.state import State
 from dovetail.core.taps import Run
+from dovetail.core.versions import APPLY_VERSION
 from dovetail.errors import CodecError, Damaged, DovetailError, LimitExceeded, NoSuchQueue, ReceiptInvalid, StorageError
 from dovetail.limits import BODY_BYTES_MAX, ENTRY_BYTES_MIN, QUEUES_PER_PUSH_MAX
 from dovetail.logs.log import Entry, Log
 from dovetail.stores.batches import check_batch, error_of, push_of, pushed_to, stored
 from dovetail.stores.chores import Chores
+from dovetail.stores.columns import StoreColumns
 from dovetail.stores.committer import Committer
 from dovetail.stores.entrytime import EntryTime
 from dovetail.stores.lanes import ReplayedLane
 from dovetail.stores.snapshots import Snapshots, tap_stretch
+from dovetail.stores.stages import StoreStages
 from dovetail.stores.store import Number, Outgoing, Promises, Stored
 
 _logger = logging.getLogger("dovetail.stores")
@@ -48,10 +51,11 @@ class Replay(NamedTuple):
     seconds: float
 
 
-class Replayed:
+class Replayed(StoreColumns, StoreStages):
     """Open with `await Replayed.open(log, clock)`, end with `await close()`."""
 
     def __init__(self, log: Log, clock: Clock, snapshot_bytes: int) -> None:
+        super().__init__()
         if log.entry_bytes_max < ENTRY_BYTES_MIN:
             raise StorageError(f"The log takes entries of {log.entry_bytes_max} bytes; at least {ENTRY_BYTES_MIN} are needed.")
         self.log = log
@@ -76,6 +80,7 @@ class Replayed:
         self._lanes: dict[int, ReplayedLane] = {}
         self.state, self.replay, self.tail_cost = self._replay()
         self.time = EntryTime(clock, self.state.time, self.state.ahead_s)
+        self.loop = asyncio.get_running_loop()
         self.committer = Committer(log, self.time, self._applied)
         self.chores = Chores(self, snapshot_bytes)
 
@@ -149,8 +154,8 @@ class Replayed:
         elif isinstance(operation, op.Pop):
             lane = self.state.lanes.get(operation.queue)
             queues = (operation.queue, lane.attributes.dead_letter if lane is not None else 0)
-        elif isinstance(operation, op.Move):
-            # Each message may have gone back to another queue.
+        elif isinstance(operation, op.Move | op.Publish):
+            # Each message may have gone back to another queue; stages may have named any.
             queues = tuple(self.watchers)
         else:
             queues = (getattr(operation, "queue", 0),)
@@ -183,9 +188,14 @@ class Replayed:
             "dovetail_snapshots": (chores.snapshots, "Snapshots made since the start."),
             "dovetail_snapshot_failures": (chores.failures, "Snapshots that could not be made."),
             "dovetail_messages_carried": (chores.carried, "Messages written again so that old log could be trimmed."),
+            **self.stage_facts(),
             "dovetail_replay_seconds": (self.replay.seconds, "How long the last start replayed the log."),
             "dovetail_clock_ahead_seconds": (self.time.drift_ms() / 1000, "Wall clock less entry time; look when it leaves ±2."),
         }
+
+    @property
+    def rules_version(self) -> int:
+        return self.state.rules_version
 
     # Time
 

@@ -32,6 +32,8 @@ _logger = logging.getLogger("dovetail.stores")
 _LANE_HEAD = Struct("<QQI4x")
 _RUN_BYTES = sum(column.itemsize for column in Runs().columns())
 PINS_MAX = 4_096
+STAGED = 0
+"""In place of a queue, whose numbers begin at 1."""
 RECENT_RUNS_MIN = 256
 """Fewer notes than this stay in the snapshot itself."""
 
@@ -41,11 +43,12 @@ class Survey(NamedTuple):
 
     position: int
     floor: int
-    """The lowest address that a live message has (the position where there is none)."""
+    """The lowest address that a live or staged message has (the position where there is none)."""
     live_messages: int
     live_bytes: int
     pins: list[tuple[int, int, int]]
-    """(lowest live address, queue, first sequence) of the chunks that reach lowest into the log: what pins its prefix."""
+    """(lowest live address, queue, first sequence) of the chunks that reach lowest into the log: what pins its prefix. A staged record is
+    (address, STAGED, 0)."""
     stretches: list[tuple[int, list[Any]]]
     """(queue, stretch) of the notes that left memory."""
     bytes: int
@@ -186,6 +189,12 @@ def _tap_sections(lanes: list[Lane]) -> Iterator[bytes]:
 
 def tap_stretch(log: Log, blob: str, queue: int, start: int) -> Iterator[Run]:
     """The runs of one lane in a blob of notes, from the one that holds `start` on."""
+    for runs in stretch_runs(log, blob, queue):
+        yield from runs.since(start)
+
+
+def stretch_runs(log: Log, blob: str, queue: int) -> Iterator[Runs]:
+    """The runs of one lane in a blob of notes."""
     try:
         data = log.blobs.get(blob)
         at = 0
@@ -203,7 +212,7 @@ def tap_stretch(log: Log, blob: str, queue: int, start: int) -> Iterator[Run]:
                 end = begin + column.itemsize * count
                 column.frombytes(body[begin:end])
                 begin = end
-            yield from runs.since(start)
+            yield runs
     except struct_error as error:
         raise CodecError(f"{blob}: {error}") from None
 
@@ -222,6 +231,11 @@ def survey(state: State, log: Log) -> Survey:
                 floors.append((lowest, lane.queue, chunk.base))
                 messages += chunk.live
                 size += chunk.live * _bytes_of(log, sample)
+    for stage in state.stages.by_id.values():
+        for record in stage.records:
+            floors.append((record.address, STAGED, 0))
+            messages += len(record.push.bodies)
+            size += record.bytes
     floors.sort()
     floor = floors[0][0] if floors else state.position
     return Survey(state.position, floor, messages, size, floors[:PINS_MAX], [], 0)

@@ -6,11 +6,13 @@ Ids and receipts are opaque here and above. Every call answers for each item; an
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from dovetail.core.operation import DEFAULT, Attributes
+from dovetail.core.operation import DEFAULT, Attributes, Kind, Published, Push
+from dovetail.core.receipts import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class Waiting(NamedTuple):
     receives: int
     sent_at_ms: int
     state: str
-    """visible · delayed · leased"""
+    """visible · delayed · leased · reserved"""
 
 
 class Tapped(NamedTuple):
@@ -116,6 +118,28 @@ class Counts(NamedTuple):
     dead_lettered: int
     stranded: int
     """Deliveries of messages that should have moved to a dead-letter queue which is gone."""
+    reserved: int = 0
+    """Set aside in batches of reservations: none of the three above."""
+
+
+class StageFacts(NamedTuple):
+    """A stage that is open."""
+
+    stage: bytes
+    began_ms: int
+    messages: int
+    bytes: int
+
+
+class ReservationFacts(NamedTuple):
+    """`last` and `settled` are batches, -1 where there is none yet; epoch 0 says that nobody owns it."""
+
+    name: str
+    epoch: int
+    last: int
+    settled: int
+    batches: Mapping[int, int]
+    """Those that are open: number → messages."""
 
 
 class Number(NamedTuple):
@@ -126,19 +150,80 @@ class Number(NamedTuple):
     number: int
 
 
+class Reply(Protocol):
+    """Who is told an outcome by a plain call, in the turn in which it is known: a future is one. Doors have lighter ones for what is asked
+    thousands of times a second; those must not raise, and must not wait."""
+
+    def done(self) -> bool:
+        """Nobody wants to be told any more; a pop then takes no message for it."""
+
+    def set_result(self, result: Any, /) -> None: ...
+
+    def set_exception(self, error: BaseException, /) -> None: ...
+
+
+class Handed(NamedTuple):
+    """Neighbours that were handed out together, as they lie in the log: whoever answers cuts what it needs out of the record."""
+
+    sequence: int
+    delivery: int
+    """Of the first; 0 after receive-and-delete."""
+    length: int
+    receives: int
+    sent_at_ms: int
+    first_received_ms: int
+    lease_until_ms: int
+    source: int
+    record: memoryview
+    item: int
+    """Where in the record the first of them is."""
+    id: bytes
+    """Of a message that was moved here, made where it began; empty where it is made of queue and sequence."""
+
+
+class Noted(NamedTuple):
+    """Neighbours that a tap reads, as they lie in the log."""
+
+    sequence: int
+    length: int
+    time_ms: int
+    record: memoryview
+    item: int
+    id: bytes
+    """Of a message that was moved here, made where it began; empty where it is made of queue and sequence."""
+
+
+class Landed(NamedTuple):
+    """What a push in columns did in one lane. `repeats` and `refused` are indexes."""
+
+    queue: int
+    sequences: Sequence[int]
+    repeats: Collection[int]
+    refused: Collection[int]
+    ids: bytes
+    """16 bytes for each message, where a repeat is of one that had an id of its own; else empty."""
+
+
 class Popping(Protocol):
     """A pop on its way: submitted when it was made, awaited when it suits."""
 
     def __await__(self) -> Generator[Any, None, list[Delivery]]: ...
 
-    def add_done_callback(self, done: Callable[[], None]) -> None:
-        """For those who do not await."""
-
-    def result(self) -> list[Delivery]:
-        """Once it is done: what was taken, or the error."""
+    def runs(self) -> Awaitable[list[Handed]]:
+        """Awaited in place of it: the same in columns."""
 
     def abandon(self) -> None:
         """The receiver has left: it takes no message with it."""
+
+
+class Reserving(Protocol):
+    """A batch on its way: submitted when it was made, awaited when it suits."""
+
+    def __await__(self) -> Generator[Any, None, list[Delivery]]:
+        """Deliveries without receipts: a batch is settled as a whole."""
+
+    def runs(self) -> Awaitable[list[Handed]]:
+        """Awaited in place of it: the same in columns."""
 
 
 class Lane(Protocol):
@@ -155,6 +240,41 @@ class Lane(Protocol):
     def push_bodies(self, bodies: Sequence[bytes]) -> Awaitable[Sequence[int]]:
         """Plain messages, nothing but bodies: the fast road. Answers their sequences."""
 
+    def push_for(self, reply: Reply, bodies: Sequence[bytes]) -> None:
+        """The same, and the reply is told the sequences."""
+
+    def pop_for(self, reply: Reply, most: int, lease_ms: int = DEFAULT) -> None:
+        """A pop whose reply is told what `taken` turns into deliveries."""
+
+    def taken(self, answer: Any, lease_ms: int = DEFAULT) -> list[Delivery]:
+        """What a reply was told of a pop, as deliveries; or its refusal, raised."""
+
+    def give_up(self, answer: Any) -> None:
+        """The receiver had left when its reply was told: the pop is undone."""
+
+    def complete_for(self, reply: Reply, receipts: Sequence[str]) -> None:
+        """As `complete`, and the reply is told."""
+
+    # In columns: no object for each message, replies are told
+
+    def take_for(self, reply: Reply, most: int, lease_ms: int = DEFAULT, *, delete: bool = False, attempt: bytes = b"") -> None:
+        """A pop whose reply is told what `handed` turns into runs, in the turn in which it is told."""
+
+    def handed(self, answer: Any, lease_ms: int = DEFAULT) -> list[Handed]: ...
+
+    def seal_run(self, sequence: int, delivery: int, length: int) -> bytes:
+        """What proves that these neighbours were handed out."""
+
+    def take_back(self, runs: Sequence[tuple[int, int, int]]) -> Future[Any] | None:
+        """(sequence, delivery, length) of what did not reach its receiver: undone, as if it had never been handed out. Done when they are
+        back; None where there is nothing to wait for."""
+
+    def settle_for(self, reply: Reply, kind: Kind, parts: Sequence[Part], parameter: int = 0) -> None:
+        """Complete, requeue, extend or release parts of runs; the reply is told what `settled` reads."""
+
+    def settled(self, answer: Any) -> bytes:
+        """One byte for each message: did it change anything?"""
+
     def id_of(self, sequence: int) -> bytes:
         """The id that the lane made for a message without one of its own."""
 
@@ -170,6 +290,9 @@ class Lane(Protocol):
 
     def exists(self, receipts: Sequence[str]) -> list[bool]:
         """Whether each receipt's message is still there, in whoever's hands."""
+
+    def held_ms(self, receipt: str) -> int:
+        """At least how long ago this delivery was handed out, to a minute; 0 where the node does not know."""
 
     def reclaim(self, ids: Sequence[bytes | int]) -> Awaitable[list[bool]]:
         """By an id that the lane made, or by sequence; so for `cancel` and `reschedule`."""
@@ -206,11 +329,45 @@ class Lane(Protocol):
 
     def tap_read(self, name: str, most: int, from_sequence: int | None = None) -> list[Tapped]: ...
 
+    def tap_runs(self, name: str, from_sequence: int | None = None) -> tuple[int, Iterator[Noted]]:
+        """The same in columns: (where reading begins, runs as far as somebody looks at them in this turn)."""
+
     def taps(self) -> list[TapFacts]: ...
+
+    # Reservations
+
+    def reserve_open(self, name: str) -> Awaitable[tuple[int, int]]:
+        """(epoch, the last batch that was given out, or -1). Whoever had opened it before is refused from now on."""
+
+    def reserve(self, name: str, epoch: int, batch: int, most: int) -> Reserving:
+        """The messages of a batch: those that it got before, or up to `most` visible ones if it is new."""
+
+    def reserve_for(self, reply: Reply, name: str, epoch: int, batch: int, most: int) -> None:
+        """The same, and the reply is told what `set_aside` turns into runs."""
+
+    def set_aside(self, answer: Any) -> list[Handed]: ...
+
+    def reserved(self, name: str, batch: int, start: int = 0, most: int = -1) -> list[Handed]:
+        """The messages of a batch that is open, from its `start`-th on. Looking changes nothing, and anybody may who knows the name."""
+
+    def reserve_settle(self, name: str, epoch: int, batch: int) -> Awaitable[int]:
+        """Done with all batches up to this one; how many messages left. It may be said again."""
+
+    def reserve_release(self, name: str) -> Awaitable[int]:
+        """An operator's: everything that is set aside goes back to its place, and the owner is refused from now on."""
+
+    def reserve_close(self, name: str) -> Awaitable[int]:
+        """The same, and the name is forgotten."""
+
+    def reservations(self) -> list[ReservationFacts]: ...
 
 
 class Store(Protocol):
     promises: Promises
+
+    @property
+    def rules_version(self) -> int:
+        """Grows with every queue that is made, changed or dropped: what was kept about queues under an older one is to be asked again."""
 
     def now(self) -> int:
         """The store's time in ms: what leases and delays are judged by."""
@@ -246,6 +403,45 @@ class Store(Protocol):
     def complete_and_push(
         self, receipts: Sequence[str], queues: Sequence[int], messages: Sequence[Outgoing]
     ) -> Awaitable[list[list[Stored]]]: ...
+
+    # In columns
+
+    @property
+    def salt(self) -> bytes:
+        """By which ids are made of queues and sequences, 16 bytes, big-endian."""
+
+    @property
+    def record_bytes_max(self) -> int: ...
+
+    def push_of_record(self, record: bytes) -> Push:
+        """The push in a record that a caller made; refused where we would not have made it so."""
+
+    def push_record_for(self, reply: Reply, push: Push, record: bytes) -> None:
+        """The record goes to the log as it is; the reply is told what `landed` reads."""
+
+    def complete_and_push_record_for(self, reply: Reply, queue: int, parts: Sequence[Part], push: Push, record: bytes) -> None: ...
+
+    def landed(self, outcome: Any, push: Push) -> list[Landed]: ...
+
+    # Stages: names and owners have 16 bytes
+
+    def stage(self, stage: bytes, queues: Sequence[int], messages: Sequence[Outgoing]) -> Awaitable[int]:
+        """Put messages by; how many. They join their queues, in this order, when the stage is published. Said again they are there twice:
+        where the outcome is not known, another stage is begun."""
+
+    def stage_record_for(self, reply: Reply, stage: bytes, push: Push, record: bytes) -> None:
+        """The same with a record that a caller made (see `push_of_record`); the reply is told an outcome for `staged`."""
+
+    def staged(self, outcome: Any) -> int: ...
+
+    def publish(self, stages: Sequence[bytes], owner: bytes, batch: int) -> Awaitable[Published]:
+        """The messages of the stages join their queues, all or none, unless the owner has published this batch, or a later one, before."""
+
+    def unstage(self, stages: Sequence[bytes]) -> Awaitable[int]:
+        """Give stages up; how many of them there were."""
+
+    def stages(self) -> list[StageFacts]:
+        """Oldest first."""
 
     def producer_open(self, producer: bytes) -> Awaitable[tuple[int, int]]:
         """(epoch, last number used)"""
