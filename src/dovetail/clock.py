@@ -45,9 +45,9 @@ class SystemClock:
 class ManualClock:
     """A clock that tests move: five minutes pass in a millisecond, and whoever slept is woken."""
 
-    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
+    def __init__(self, wall_ms: int = 1_700_000_000_000, boot_ms: int = 1_000_000) -> None:
         self._wall_ms = wall_ms
-        self._boot_ms = 1_000_000
+        self._boot_ms = boot_ms
         self._wakes: list[tuple[int, int, _Wake]] = []
         self._count = 0
 

@@ -9,7 +9,11 @@
     │   │   ├── NoSuchTap
     │   │   ├── TapCut
     │   │   ├── ReceiptInvalid
-    │   │   └── NumberRefused
+    │   │   ├── NumberRefused
+    │   │   ├── NoSuchStage
+    │   │   ├── NoSuchReservation
+    │   │   ├── Fenced          a later owner has taken over, or an operator has released it
+    │   │   └── BatchRefused
     │   └── Unavailable         the node's or the world's fault: try again later
     │       ├── StorageFull
     │       ├── OverInFlight
@@ -80,6 +84,22 @@ class ReceiptInvalid(BadRequest):
 
 class NumberRefused(BadRequest):
     """The producer is not open, or its number leaves a gap."""
+
+
+class NoSuchStage(BadRequest):
+    """There is no such stage: it was published, given up, or never begun."""
+
+
+class NoSuchReservation(BadRequest):
+    """The queue has no reservation of that name."""
+
+
+class Fenced(BadRequest):
+    """The epoch has ended: the reservation was opened again, or released."""
+
+
+class BatchRefused(BadRequest):
+    """The batch cannot be had, or settled, any more."""
 
 
 class Unavailable(Refused):

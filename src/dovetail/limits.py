@@ -35,6 +35,17 @@ TAP_NAME_BYTES_MAX = 128
 ATTEMPT_BYTES_MAX = 128
 QUEUES_PER_PUSH_MAX = 1000
 TAPS_PER_QUEUE_MAX = 64
+RESERVATION_NAME_BYTES_MAX = 128
+RESERVATIONS_PER_QUEUE_MAX = 64
+RESERVED_BATCHES_MAX = 1_000
+"""Of one reservation, not settled yet: an owner that never settles must not fill the memory with empty batches."""
+RESERVE_MESSAGES_MAX = 100_000
+"""In one batch of a reservation."""
+
+STAGES_OPEN_MAX = 100_000
+STAGES_PER_PUBLISH_MAX = 10_000
+STAGE_KEPT_MS = 86_400_000
+"""A stage that was not published by then is given up."""
 
 DELAY_MS_MAX = 1 << 43
 """278 years: delays have no limit that anybody meets, only one that keeps the arithmetic in 64 bits."""

@@ -184,10 +184,9 @@ class Seconds(Kind[float]):
         return f"{value:g}"
 
 
-def setting(default: T, kind: Kind[T], doc: str, *, later: str = "") -> T:
-    """One declaration. `later` names what brings the setting to life; until then only its default is accepted, so that nobody
-    relies on a value that does nothing."""
-    made: T = field(default=default, metadata={"kind": kind, "doc": doc, "later": later})
+def setting(default: T, kind: Kind[T], doc: str) -> T:
+    """One declaration."""
+    made: T = field(default=default, metadata={"kind": kind, "doc": doc})
     return made
 
 
@@ -215,8 +214,8 @@ class Local(Checked):
     )
     sync: str = setting(
         "auto",
-        Choice("auto", "inline", "thread"),
-        "where fdatasync runs; auto follows the times it sees: inline when fast, a thread when slow",
+        Choice("auto", "inline", "thread", "kernel"),
+        "where fdatasync runs; auto follows what it sees: inline when fast and few wait, else the kernel's workers or a thread",
     )
 
 
@@ -230,7 +229,7 @@ class Log(Checked):
 
 @dataclass(frozen=True, slots=True)
 class Tls(Checked):
-    """TLS of the HTTP door. New files are read without a restart."""
+    """TLS of both doors. New files are read without a restart."""
 
     cert: str = setting("", Text("FILE", r".*", "must be a file"), "the certificate and its chain, PEM")
     key: str = setting("", Text("FILE", r".*", "must be a file"), "the certificate's private key, PEM")
@@ -267,7 +266,7 @@ class Settings(Checked):
         "local:./data", Text("URL", r"[a-z][a-z0-9+]*:\S*", "must be a store such as local:./data or memory:"), "where messages are kept"
     )
     http: Address = setting(Address("127.0.0.1", 9324), Listen(), "the HTTP door: health, metrics, and the protocols over HTTP")
-    native: Address = setting(OFF, Listen(), "the native door", later="comes with the native door")
+    native: Address = setting(Address("127.0.0.1", 9325), Listen(), "the native door: batches, consumers that stay connected, taps")
     auth: str = setting(
         "open", Choice("open", "signed", "any"), "who may call: everyone on this machine, accounts that sign, every key from anywhere"
     )
@@ -292,7 +291,6 @@ class Declared(NamedTuple):
     default: Any
     kind: Kind[Any]
     doc: str
-    later: str
 
     @property
     def flag(self) -> str:
@@ -357,9 +355,6 @@ def _value(one: Declared, text: str, told: str) -> Any:
         one.kind.check(value)
     except ValueError as error:
         raise BadRequest(f"{told}: {error}") from None
-    if one.later and value != one.default:
-        shown = one.kind.show(one.default) or "nothing"
-        raise BadRequest(f"{told}: {one.later}; this version accepts {shown} only")
     return value
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from hashlib import blake2b
 
 from dovetail.clock import Clock
-from dovetail.core.operation import DEFAULT
+from dovetail.core.operation import DEFAULT, Published
 from dovetail.errors import BadRequest, Closed, DovetailError, LimitExceeded
 from dovetail.limits import ATTEMPT_BYTES_MAX, BATCH_MESSAGES_MAX, DELAY_MS_MAX, LEASE_MS_MAX
 from dovetail.service.catalog import Catalog
@@ -16,9 +15,10 @@ from dovetail.service.dequeue import Dequeue
 from dovetail.service.meters import Meter, Meters
 from dovetail.service.metrics import Registry
 from dovetail.service.redrive import Redrive
-from dovetail.stores.store import Delivery, Lane, Number, Outgoing, Store, Stored
+from dovetail.service.values import dedup_hash
+from dovetail.stores.store import Delivery, Handed, Landed, Lane, Noted, Number, Outgoing, Reply, Store, Stored, Waiting
 
-__all__ = ["Broker", "Delivery", "Lane", "Outgoing", "Stored", "dedup_hash"]
+__all__ = ["Broker", "Delivery", "Handed", "Landed", "Lane", "Noted", "Number", "Outgoing", "Reply", "Stored", "Waiting", "dedup_hash"]
 """With the words of the seam that doors use: they know the broker, and no store."""
 
 
@@ -109,6 +109,51 @@ class Broker:
         _check_duration("delay", after_ms, DELAY_MS_MAX)
         return await lane.reschedule(ids, max(after_ms, 0))
 
+    # Stages and reservations
+
+    async def stage(self, stage: bytes, lanes: Sequence[Lane], messages: Sequence[Outgoing]) -> int:
+        """Put messages by, to be published with others; how many."""
+        _check_delays(messages)
+        return await self.store.stage(stage, [lane.queue for lane in lanes], messages)
+
+    async def publish(self, stages: Sequence[bytes], owner: bytes, batch: int) -> Published:
+        """Everything that was staged there joins its queues now, or nothing does. Messages count as sent from here on."""
+        published = await self.store.publish(stages, owner, batch)
+        for joined in published.joined:
+            meter = self.meters.of(joined.queue)
+            meter.pushed.add(joined.messages)
+            meter.bytes.add(joined.bytes)
+            if joined.repeats:
+                meter.repeats.add(joined.repeats)
+        return published
+
+    async def unstage(self, stages: Sequence[bytes]) -> int:
+        return await self.store.unstage(stages)
+
+    async def reserve_open(self, lane: Lane, name: str) -> tuple[int, int]:
+        """(epoch, the last batch that was given out, or -1)"""
+        return await lane.reserve_open(name)
+
+    async def reserve(self, lane: Lane, name: str, epoch: int, batch: int, most: int) -> list[Delivery]:
+        """The messages of a batch, the same whenever it is asked for. They have no receipts: the batch is settled as a whole."""
+        got = await lane.reserve(name, epoch, batch, most)
+        self.meter(lane).delivered.add(len(got))
+        return got
+
+    async def reserve_settle(self, lane: Lane, name: str, epoch: int, batch: int) -> int:
+        """Done with all batches up to this one."""
+        count = await lane.reserve_settle(name, epoch, batch)
+        self.meter(lane).completed.add(count)
+        return count
+
+    async def reserve_release(self, lane: Lane, name: str) -> int:
+        """An operator's: everything that is set aside goes back, and the owner is refused from now on."""
+        return await lane.reserve_release(name)
+
+    async def reserve_close(self, lane: Lane, name: str) -> int:
+        """The same, and the name is forgotten."""
+        return await lane.reserve_close(name)
+
     def redrive(self, source: Lane, target: Lane | None, rate_per_s: float) -> Redrive:
         """Start moving dead letters back. One task at a time for each source."""
         running = self._redrives.get(source.queue)
@@ -119,6 +164,10 @@ class Broker:
         made = Redrive(source, target.queue if target is not None else 0, rate_per_s, self._sleep)
         self._redrives[source.queue] = made
         return made
+
+    def redrive_of(self, source: Lane) -> Redrive | None:
+        """The last one of this queue that was started since the node was."""
+        return self._redrives.get(source.queue)
 
     def stop_waiting(self) -> None:
         """The node is about to stop: whoever waits for messages is answered now, without any."""
@@ -161,12 +210,6 @@ class Broker:
         meter.bytes.add(sum(len(one.body) for one in messages))
         if repeats:
             meter.repeats.add(repeats)
-
-
-def dedup_hash(text: bytes, scope: bytes = b"") -> bytes:
-    """The 128 bits by which a repeat is recognised."""
-    # A key has at most 64 bytes, and two scopes that begin alike are two scopes.
-    return blake2b(text, digest_size=16, key=scope if len(scope) <= 64 else blake2b(scope).digest()).digest()
 
 
 def _check_delays(messages: Sequence[Outgoing]) -> None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from dovetail.clock import Clock, Handle
 from dovetail.core.operation import DEFAULT
 from dovetail.errors import DovetailError, LimitExceeded, OverInFlight
 from dovetail.limits import WAIT_MS_MAX
-from dovetail.stores.store import Delivery, Lane, Popping
+from dovetail.stores.store import Delivery, Handed, Lane, Popping
+
+T = TypeVar("T")
 
 SWEEP_MS = 5_000
 
@@ -162,12 +165,18 @@ class Dequeue:
             if got:
                 return got
         if wait_ms and self._waits:
-            return await self._wait(lane, most, lease_ms, delete, wait_ms)
+            return await self._wait(lane, most, lease_ms, wait_ms, lambda waiter: self._turn(lane, waiter, delete))
         if lane.is_full():
             raise OverInFlight
         return []
 
-    async def _wait(self, lane: Lane, most: int, lease_ms: int, delete: bool, wait_ms: int) -> list[Delivery]:
+    async def wait_in_columns(self, lane: Lane, most: int, lease_ms: int, wait_ms: int) -> list[Handed]:
+        """The same for a receiver that takes runs, and that found nothing: it stands in line. Nothing is written while it waits."""
+        if not wait_ms or not self._waits:
+            return []
+        return await self._wait(lane, most, lease_ms, wait_ms, _turn_in_columns)
+
+    async def _wait(self, lane: Lane, most: int, lease_ms: int, wait_ms: int, take: Callable[[_Waiter], Awaitable[list[T]]]) -> list[T]:
         line = self._lines.get(lane.queue)
         if line is None:
             line = self._lines[lane.queue] = _Line(lane, self._clock, self._now)
@@ -186,7 +195,7 @@ class Dequeue:
         try:
             while True:
                 line.join(waiter)
-                got = await self._turn(lane, waiter, delete)
+                got = await take(waiter)
                 if got or over or not self._waits:
                     return got
                 waiter = _Waiter(ticket, most, lease_ms)
@@ -200,13 +209,7 @@ class Dequeue:
     async def _turn(self, lane: Lane, waiter: _Waiter, delete: bool) -> list[Delivery]:
         """Wait to be called, and take what there is. Receive-and-delete gets a lease first and completes it before it answers, so that a
         receiver that left in the meantime takes nothing with it."""
-        try:
-            popping = await waiter.turn
-        except asyncio.CancelledError:
-            called = waiter.turn.result() if waiter.turn.done() and not waiter.turn.cancelled() else None
-            if called is not None:
-                called.abandon()
-            raise
+        popping = await _called(waiter)
         if popping is None:
             return []
         try:
@@ -217,6 +220,30 @@ class Dequeue:
             done = await lane.complete([delivery.receipt for delivery in got])
             return [delivery._replace(receipt="") for delivery, mine in zip(got, done, strict=True) if mine]
         return got
+
+
+async def _turn_in_columns(waiter: _Waiter) -> list[Handed]:
+    popping = await _called(waiter)
+    if popping is None:
+        return []
+    try:
+        return await popping.runs()
+    except OverInFlight:
+        return []
+    except asyncio.CancelledError:
+        popping.abandon()
+        raise
+
+
+async def _called(waiter: _Waiter) -> Popping | None:
+    """Until it is the waiter's turn: a pop that was submitted for it, or None when its time is up."""
+    try:
+        return await waiter.turn
+    except asyncio.CancelledError:
+        called = waiter.turn.result() if waiter.turn.done() and not waiter.turn.cancelled() else None
+        if called is not None:
+            called.abandon()
+        raise
 
 
 async def _taken(popping: Popping) -> list[Delivery]:

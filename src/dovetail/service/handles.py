@@ -1,154 +1,99 @@
-"""What people hold in their hands: queues, messages, taps and producers, with one set of names for embedded use and for clients."""
+"""What people hold in their hands: queues, taps and producers, with one set of names for embedded use and for clients. They check what is
+said, put it into the words of the verbs, and know nothing of who answers. (Messages are in received.py, consumers in consumer.py.)
+"""
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
 from dovetail.core import message as identity
 from dovetail.core.message import Attribute, decode_attributes
-from dovetail.core.operation import EARLIEST, LATEST
-from dovetail.errors import BadRequest, LimitExceeded, NumberRefused, StorageFull
-from dovetail.service.broker import Broker
-from dovetail.service.redrive import Redrive
-from dovetail.service.values import Batch, Outgoing, Peeked, Sent, SentMany, Tapped, Value, ms, outgoing, queue_rules, utf8
+from dovetail.core.operation import DEFAULT, EARLIEST, LATEST
+from dovetail.errors import BadRequest, LimitExceeded, NoSuchQueue, Refused
+from dovetail.limits import BATCH_MESSAGES_MAX, QUEUE_NAME_BYTES_MAX
+from dovetail.service.consumer import CREDIT_BYTES, CREDIT_MESSAGES, HOLD_S, Consumer
+from dovetail.service.once import Once, process_once
+from dovetail.service.received import Message, Messages
+from dovetail.service.values import (
+    ArrowBatch,
+    Batch,
+    Outgoing,
+    Peeked,
+    Sent,
+    SentMany,
+    Tapped,
+    Value,
+    ms,
+    outgoing,
+    queue_rules,
+    utf8,
+)
+from dovetail.service.verbs import Place, Receipts, Redriving, Verbs
 from dovetail.stores import store as seam
-from dovetail.stores.store import Counts, Delivery, Lane, Number
+from dovetail.stores.store import Counts, Number
 
-__all__ = ["Attribute", "Batch", "Counts", "Message", "Outgoing", "Peeked", "Producer", "Queue", "Sent", "SentMany", "Tap", "Tapped"]
+__all__ = [
+    "ArrowBatch", "Attribute", "Batch", "Consumer", "Counts", "Message", "Messages", "Once", "Outgoing", "Peeked", "Producer", "Queue",
+    "Queues", "Sent", "SentMany", "Tap", "Tapped", "process_once",
+]  # fmt: skip
 
 _DAY_S = 86_400
 READ_MESSAGES_MAX = 100_000
 """Of one peek or one read of a tap."""
 
 
-class Message:
-    """A message that was received. It is yours until its lease ends; complete it, or give it back."""
-
-    __slots__ = ("_delivery", "queue")
-
-    def __init__(self, queue: Queue, delivery: Delivery) -> None:
-        self.queue = queue
-        self._delivery = delivery
-
-    @property
-    def id(self) -> str:
-        return identity.id_text(self._delivery.id)
-
-    @property
-    def sequence(self) -> int:
-        return self._delivery.sequence
-
-    @property
-    def body(self) -> bytes:
-        return self._delivery.body
-
-    @property
-    def attributes(self) -> dict[str, Attribute]:
-        return decode_attributes(self._delivery.attributes)
-
-    @property
-    def group(self) -> str | None:
-        return self._delivery.group.decode() or None
-
-    @property
-    def receives(self) -> int:
-        """How often it has been handed out, this time included."""
-        return self._delivery.receives
-
-    @property
-    def receipt(self) -> str:
-        """Proof of this delivery; empty after receive-and-delete."""
-        return self._delivery.receipt
-
-    @property
-    def sent_at_ms(self) -> int:
-        return self._delivery.sent_at_ms
-
-    @property
-    def first_received_ms(self) -> int:
-        return self._delivery.first_received_ms
-
-    @property
-    def lease_until_ms(self) -> int:
-        return self._delivery.lease_until_ms
-
-    @property
-    def source(self) -> str | None:
-        """The queue that a dead letter came from."""
-        return self.queue.broker.catalog.name_of(self._delivery.source) if self._delivery.source else None
-
-    async def complete(self) -> bool:
-        """Done with it. False: too late, the message was handed out again or is gone."""
-        return (await self.queue.complete([self.receipt]))[0]
-
-    async def requeue(self, delay_s: float | None = None) -> bool:
-        """Give it back, to be delivered again at once, after `delay_s`, or (None) as the queue's back-off says."""
-        return (await self.queue.requeue([self.receipt], delay_s))[0]
-
-    async def extend(self, lease_s: float | None = None) -> bool:
-        """Keep it longer: the lease ends `lease_s` from now."""
-        return (await self.queue.extend([self.receipt], lease_s))[0]
-
-    async def release(self) -> bool:
-        """Give it back as if it had not been delivered."""
-        return (await self.queue.release([self.receipt]))[0]
-
-    async def complete_and_send(self, queue: Queue, body: bytes | Outgoing, *more: bytes | Outgoing) -> list[Sent]:
-        """Complete this one and send others, in one step: both happen or neither. Raises ReceiptInvalid if this delivery is over."""
-        messages = [outgoing(one) for one in (body, *more)]
-        answers = await self.queue.broker.complete_and_push(self.queue.lane, [self.receipt], [queue.lane], messages)
-        return queue.sent(answers[0])
-
-    def __repr__(self) -> str:
-        return f"Message({self.id}, queue={self.queue.name!r}, receives={self.receives}, body={self.body[:40]!r})"
-
-
 class Tap:
     """A named, durable reader of everything pushed to a queue, with its own position."""
 
-    __slots__ = ("name", "queue")
+    __slots__ = ("name", "position", "queue")
 
-    def __init__(self, queue: Queue, name: str) -> None:
+    def __init__(self, queue: Queue, name: str, position: int) -> None:
         self.queue = queue
         self.name = name
-
-    @property
-    def position(self) -> int:
-        return next((tap.next for tap in self.queue.lane.taps() if tap.name == self.name), 0)
+        self.position = position
+        """Where it stood when this handle opened or advanced it."""
 
     async def read(self, max: int = 1000, from_sequence: int | None = None) -> Batch:
         """Messages from the tap's position (or a later sequence) on. Reading again gives the same; `advance` lets go of them."""
         _check_most(max)
-        found = self.queue.lane.tap_read(self.name, max, from_sequence)
-        start = self.position if from_sequence is None else from_sequence
+        found, following = await self.queue.verbs.tap_read(self.queue.lane, self.name, max, _sequence(from_sequence))
         messages = [
             Tapped(
                 one.sequence, identity.id_text(one.id), one.body, one.group.decode() or None, decode_attributes(one.attributes), one.time_ms
             )
             for one in found
         ]
-        return Batch(messages, found[-1].sequence + 1 if found else start)
+        return Batch(messages, following)
+
+    async def read_arrow(self, max: int = 1000, from_sequence: int | None = None) -> ArrowBatch:
+        """The same as an Arrow IPC stream, without an object for each message. Needs pyarrow where the node runs."""
+        _check_most(max)
+        return ArrowBatch(*await self.queue.verbs.tap_read_arrow(self.queue.lane, self.name, max, _sequence(from_sequence)))
 
     async def advance(self, sequence: int) -> int:
         """Everything below `sequence` is no longer needed."""
         if sequence < 0:
             raise BadRequest(f"{sequence} is no sequence")
-        return await self.queue.lane.tap_advance(self.name, sequence)
+        self.position = await self.queue.verbs.tap_advance(self.queue.lane, self.name, sequence)
+        return self.position
 
     async def close(self) -> None:
-        await self.queue.lane.tap_close(self.name)
+        await self.queue.verbs.tap_close(self.queue.lane, self.name)
 
 
 class Producer:
-    """Numbers its messages, so that one sent twice is stored once, also across restarts of the node and of the producer."""
+    """Numbers its messages, so that one sent twice is stored once, also across restarts of the node and of the producer.
 
-    __slots__ = ("_broker", "_durability", "epoch", "identity", "last")
+    Over a connection it is open on that connection and no longer: after a reconnect its sends end with NumberRefused until it is opened
+    again with `producer(name)`. A client does not do that by itself, because it would end whoever has opened it meanwhile."""
 
-    def __init__(self, broker: Broker, producer: bytes, epoch: int, last: int) -> None:
-        self._broker = broker
-        self._durability = broker.store.promises.durability
+    __slots__ = ("_verbs", "epoch", "identity", "last")
+
+    def __init__(self, verbs: Verbs, producer: bytes, epoch: int, last: int) -> None:
+        self._verbs = verbs
         self.identity = producer
         self.epoch = epoch
         self.last = last
@@ -164,41 +109,37 @@ class Producer:
 
     async def send_to(self, queues: Sequence[Queue], body: bytes | Outgoing, *, number: int | None = None) -> list[Sent]:
         message = outgoing(body)
-        chosen = self.last + 1 if number is None else number
-        self.last = max(self.last, chosen)
+        before = self.last
+        chosen = before + 1 if number is None else _number(number)
+        self.last = max(before, chosen)
         numbered = Number(self.identity, self.epoch, chosen)
         try:
-            answers = await self._broker.push_all([queue.lane for queue in queues], [message], numbered)
-        except (LimitExceeded, StorageFull, NumberRefused):
-            # Refused without using the number, and so are those that were sent behind it meanwhile. (A queue that is gone uses it.)
-            if number is None:
-                self.last = min(self.last, chosen - 1)
+            answers = await self._verbs.push_all([queue.lane for queue in queues], [message], numbered)
+        except NoSuchQueue:
+            raise  # The one refusal that uses the number.
+        except Refused:
+            # Refused without using the number, and so are those that were sent behind it meanwhile.
+            if chosen > before:
+                self.last = min(self.last, before)
             raise
         return [queue.sent(answer)[0] for queue, answer in zip(queues, answers, strict=True)]
 
     async def skip(self, number: int) -> None:
         """Give a number up for good, so that later ones can follow."""
-        await self._broker.store.producer_skip(Number(self.identity, self.epoch, number))
+        await self._verbs.producer_skip(Number(self.identity, self.epoch, _number(number)))
         self.last = max(self.last, number)
-
-
-def _check_most(most: int) -> None:
-    if type(most) is not int or not 1 <= most <= READ_MESSAGES_MAX:
-        raise LimitExceeded(f"{most!r} messages asked for; 1 to {READ_MESSAGES_MAX} are allowed")
-
-
-def _named(id: str | int) -> bytes | int:
-    return identity.id_bytes(id) if isinstance(id, str) else id
 
 
 class Queue:
     """A queue. Get one from `node.queue(name)`."""
 
-    __slots__ = ("broker", "lane", "name", "namespace")
+    __slots__ = ("lane", "ledger", "name", "namespace", "verbs")
 
-    def __init__(self, broker: Broker, lane: Lane, namespace: str, name: str) -> None:
-        self.broker = broker
-        self.lane = lane
+    def __init__(self, verbs: Verbs, lane: Place, namespace: str, name: str) -> None:
+        self.verbs = verbs
+        self.ledger: Queue | None = None
+        """Where `process_once` keeps what was finished, once it was asked."""
+        self.lane: Any = lane  # what is in it, only the verbs that gave it know
         self.namespace = namespace
         self.name = name
 
@@ -216,55 +157,81 @@ class Queue:
     ) -> Sent:
         """Store one message. It is durable, as `Sent.durability` says, when this returns."""
         if delay_s is None and group is None and not attributes and deduplication is None and id is None and type(body) is bytes:
-            return Sent(self.lane, (await self.broker.push_bodies(self.lane, (body,)))[0], self.broker.store.promises.durability)
+            return Sent(self.lane, await self.verbs.push_body(self.lane, body), self.verbs.durability)
         one = outgoing(Outgoing(body, delay_s, group, attributes, deduplication, id))
-        return self.sent(await self.broker.push(self.lane, [one]))[0]
+        return self.sent(await self.verbs.push(self.lane, [one]))[0]
 
     async def send_many(self, messages: Sequence[bytes | Outgoing]) -> Sequence[Sent]:
         """Store many in one step, in their order; repeats among them are recognised one by one."""
         plain = [one for one in messages if type(one) is bytes]
         if plain and len(plain) == len(messages):
-            return SentMany(self.lane, await self.broker.push_bodies(self.lane, plain), self.broker.store.promises.durability)
-        return self.sent(await self.broker.push(self.lane, [outgoing(one) for one in messages]))
+            return SentMany(self.lane, await self.verbs.push_bodies(self.lane, plain), self.verbs.durability)
+        return self.sent(await self.verbs.push(self.lane, [outgoing(one) for one in messages]))
 
     def sent(self, stored: Sequence[seam.Stored]) -> list[Sent]:
-        durability = self.broker.store.promises.durability
+        durability = self.verbs.durability
         return [Sent(self.lane, one.sequence, durability, one.repeat, one.id) for one in stored]
 
     # Receiving
 
     async def receive(
         self, max: int = 1, *, wait_s: float = 0, lease_s: float | None = None, delete: bool = False, attempt: str = ""
-    ) -> list[Message]:
+    ) -> Messages:
         """Up to `max` messages, waiting up to `wait_s` for the first. `delete` removes them at once: at most once, no receipts."""
-        got = await self.broker.receive(self.lane, max, ms(lease_s), wait_ms=ms(wait_s), delete=delete, attempt=utf8(attempt))
-        return [Message(self, delivery) for delivery in got]
+        given = utf8(attempt) if attempt else b""
+        lease_ms, wait_ms = DEFAULT if lease_s is None else ms(lease_s), ms(wait_s) if wait_s else 0
+        receiving = self.verbs.receive(self.lane, max, lease_ms, wait_ms=wait_ms, delete=delete, attempt=given)
+        try:
+            return Messages(self, await receiving)
+        except CancelledError:
+            self.verbs.left(self.lane, receiving)
+            raise
 
-    async def complete(self, receipts: Sequence[str]) -> list[bool]:
-        return await self.broker.complete(self.lane, receipts)
+    def consume(
+        self,
+        *,
+        credit: int = CREDIT_MESSAGES,
+        credit_bytes: int = CREDIT_BYTES,
+        lease_s: float | None = None,
+        delete: bool = False,
+        hold_s: float = HOLD_S,
+    ) -> Consumer:
+        """Messages as they come, for `async for`: at most `credit` of them, and about `credit_bytes`, are here and not settled. Leases are
+        prolonged until a message is settled, for at most `hold_s`."""
+        if type(credit) is not int or not 1 <= credit <= BATCH_MESSAGES_MAX or type(credit_bytes) is not int or credit_bytes < 1:
+            raise LimitExceeded(f"a credit of {credit!r} messages and {credit_bytes!r} bytes; 1 to {BATCH_MESSAGES_MAX} and 1 or more")
+        return Consumer(self, credit, credit_bytes, ms(lease_s), delete, hold_s)
 
-    async def requeue(self, receipts: Sequence[str], delay_s: float | None = None) -> list[bool]:
-        return await self.broker.requeue(self.lane, receipts, ms(delay_s))
+    # Settling many at once: by what was received, or by receipts
 
-    async def extend(self, receipts: Sequence[str], lease_s: float | None = None) -> list[bool]:
-        return await self.broker.extend(self.lane, receipts, ms(lease_s))
+    async def complete(self, receipts: Sequence[str | Message]) -> list[bool]:
+        done = await self.verbs.complete(self.lane, _held(receipts))
+        return _told(receipts, done)
 
-    async def release(self, receipts: Sequence[str]) -> list[bool]:
-        return await self.lane.release(receipts)
+    async def requeue(self, receipts: Sequence[str | Message], delay_s: float | None = None) -> list[bool]:
+        done = await self.verbs.requeue(self.lane, _held(receipts), ms(delay_s))
+        return _told(receipts, done)
+
+    async def extend(self, receipts: Sequence[str | Message], lease_s: float | None = None) -> list[bool]:
+        return [*map(bool, await self.verbs.extend(self.lane, _held(receipts), ms(lease_s)))]
+
+    async def release(self, receipts: Sequence[str | Message]) -> list[bool]:
+        done = await self.verbs.release(self.lane, _held(receipts))
+        return _told(receipts, done)
 
     # Without a receipt: by the id that this queue made, or by sequence
 
     async def cancel(self, id: str | int) -> bool:
         """Remove a message that nobody has in hand: delayed, waiting, or given back."""
-        return (await self.lane.cancel([_named(id)]))[0]
+        return bool((await self.verbs.cancel(self.lane, [_named(id)]))[0])
 
     async def reschedule(self, id: str | int, delay_s: float) -> bool:
         """Make a message that nobody has in hand visible `delay_s` from now."""
-        return (await self.broker.reschedule(self.lane, [_named(id)], ms(delay_s)))[0]
+        return bool((await self.verbs.reschedule(self.lane, [_named(id)], ms(delay_s)))[0])
 
     async def reclaim(self, id: str | int) -> bool:
         """Take a leased message back from whoever has it."""
-        return (await self.lane.reclaim([_named(id)]))[0]
+        return bool((await self.verbs.reclaim(self.lane, [_named(id)]))[0])
 
     # Looking and ruling
 
@@ -282,27 +249,26 @@ class Queue:
                 one.sent_at_ms,
                 one.state,
             )
-            for one in self.lane.peek(max, after)
+            for one in await self.verbs.peek(self.lane, max, after)
         ]
 
     async def counts(self) -> Counts:
-        return self.lane.counts()
+        return await self.verbs.counts(self.lane)
 
     async def purge(self) -> int:
         """Remove everything, leased messages included; returns how many."""
-        return await self.lane.purge()
+        return await self.verbs.purge(self.lane)
 
     async def configure(self, *, dead_letter: Queue | str | None = None, **rules: Any) -> None:
         """Change the rules that are named (as in `node.queue`); the others stay."""
         changes = queue_rules(**rules)
         if dead_letter is not None:
-            target = self.broker.catalog.get(self.namespace, dead_letter) if isinstance(dead_letter, str) else dead_letter.lane
-            changes["dead_letter"] = target.queue
-        await self.broker.catalog.configure(self.lane, **changes)
+            changes["dead_letter"] = await _queue_of(self.verbs, self.namespace, dead_letter)
+        await self.verbs.configure(self.lane, changes)
 
-    async def redrive(self, to: Queue | None = None, *, rate_per_s: float = 500) -> Redrive:
+    async def redrive(self, to: Queue | None = None, *, rate_per_s: float = 500) -> Redriving:
         """Move dead letters back to where they came from, or to a queue that is named."""
-        return self.broker.redrive(self.lane, to.lane if to is not None else None, rate_per_s)
+        return await self.verbs.redrive(self.lane, to.lane if to is not None else None, rate_per_s)
 
     async def tap(self, name: str, *, start: str | int = "earliest", age_s: float = 7 * _DAY_S, bytes_max: int = 64 << 30) -> Tap:
         """Open a tap, or the one that has that name. `start` is earliest, latest or a sequence; past `age_s` or `bytes_max` it is cut."""
@@ -312,11 +278,127 @@ class Queue:
         begin = start if isinstance(start, int) else EARLIEST if start == "earliest" else LATEST
         if begin < 0 or bytes_max < 0:
             raise BadRequest("a tap's start and its bound in bytes are not negative")
-        await self.lane.tap_open(name, begin, ms(age_s), bytes_max)
-        return Tap(self, name)
+        return Tap(self, name, await self.verbs.tap_open(self.lane, name, begin, ms(age_s), bytes_max))
 
     async def taps(self) -> list[seam.TapFacts]:
-        return self.lane.taps()
+        return await self.verbs.taps(self.lane)
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"
+
+
+class Queues:
+    """What a node in this process and a connection to one have in common: its queues and its producers."""
+
+    def __init__(self, verbs: Verbs) -> None:
+        self.verbs = verbs
+
+    @property
+    def durability(self) -> str:
+        """What a send has reached when it is answered: memory, disk, memory×3 or disk×3."""
+        return self.verbs.durability
+
+    async def queue(
+        self,
+        name: str,
+        *,
+        namespace: str | None = None,
+        lease_s: float | None = None,
+        delay_s: float | None = None,
+        retention_s: float | None = None,
+        max_receives: int | None = None,
+        dead_letter: Queue | str | None = None,
+        deduplication_s: float | None = None,
+        groups: bool | None = None,
+        in_flight_max: int | None = None,
+        backoff_s: float | None = None,
+        backoff_max_s: float | None = None,
+        extra: Mapping[str, str] | None = None,
+    ) -> Queue:
+        """The queue of that name, made if it is missing. A rule that is named must be the one it has, else QueueExists is raised."""
+        changes = queue_rules(
+            lease_s=lease_s,
+            delay_s=delay_s,
+            retention_s=retention_s,
+            max_receives=max_receives,
+            deduplication_s=deduplication_s,
+            groups=groups,
+            in_flight_max=in_flight_max,
+            backoff_s=backoff_s,
+            backoff_max_s=backoff_max_s,
+            extra=extra,
+        )
+        if len(utf8(name)) > QUEUE_NAME_BYTES_MAX:
+            raise LimitExceeded(f"a queue's name has at most {QUEUE_NAME_BYTES_MAX} bytes")
+        space = self.verbs.namespace if namespace is None else namespace
+        if dead_letter is not None:
+            changes["dead_letter"] = await _queue_of(self.verbs, space, dead_letter)
+        return Queue(self.verbs, await self.verbs.declare(space, name, changes), space, name)
+
+    async def queues(self, prefix: str = "", *, namespace: str | None = None) -> list[str]:
+        return sorted(await self.verbs.names(self.verbs.namespace if namespace is None else namespace, prefix))
+
+    async def drop(self, name: str, *, namespace: str | None = None) -> None:
+        """Remove the queue with everything in it."""
+        await self.verbs.drop(self.verbs.namespace if namespace is None else namespace, name)
+
+    async def send_to(self, names: Sequence[str | Queue], body: bytes | Outgoing, *, namespace: str | None = None) -> list[Sent]:
+        """One message to several queues: stored once, and in all of them or in none."""
+        space = self.verbs.namespace if namespace is None else namespace
+        places = [await self.verbs.find(space, name) if isinstance(name, str) else name.lane for name in names]
+        answers = await self.verbs.push_all(places, [outgoing(body)])
+        return [Queue(self.verbs, place, space, "").sent(stored)[0] for place, stored in zip(places, answers, strict=True)]
+
+    async def producer(self, name: str) -> Producer:
+        """Open a numbered producer. Whoever opened it before under this name can no longer use it."""
+        return Producer(self.verbs, *await self.verbs.producer_open(Producer.identity_of(name)))
+
+
+async def _queue_of(verbs: Verbs, namespace: str, queue: Queue | str) -> int:
+    place: Place = await verbs.find(namespace, queue) if isinstance(queue, str) else queue.lane
+    return place.queue
+
+
+def _held(receipts: Sequence[str | Message]) -> Receipts:
+    if isinstance(receipts, Messages):
+        return receipts.held
+    if isinstance(receipts, str | bytes) or not isinstance(receipts, Sequence):
+        raise BadRequest(f"receipts come as a list of texts or of messages, not as {type(receipts).__name__}")
+    for one in receipts:
+        if not isinstance(one, Message | str):
+            raise BadRequest(f"a receipt is a text or the message itself, not {type(one).__name__}")
+    return [one.held if isinstance(one, Message) else one for one in receipts]
+
+
+def _told(receipts: Sequence[str | Message], done: Sequence[int]) -> list[bool]:
+    """Whoever keeps these messages is told that they are settled."""
+    if isinstance(receipts, Messages):
+        receipts.over()
+    else:
+        for one in receipts:
+            if isinstance(one, Message):
+                one.over()
+    return done if type(done) is list else [*map(bool, done)]
+
+
+def _check_most(most: int) -> None:
+    if type(most) is not int or not 1 <= most <= READ_MESSAGES_MAX:
+        raise LimitExceeded(f"{most!r} messages asked for; 1 to {READ_MESSAGES_MAX} are allowed")
+
+
+def _sequence(sequence: int | None) -> int | None:
+    if sequence is not None and (type(sequence) is not int or sequence < 0):
+        raise BadRequest(f"{sequence!r} is no sequence")
+    return sequence
+
+
+def _number(number: int) -> int:
+    if type(number) is not int or not 1 <= number < 1 << 63:
+        raise BadRequest(f"{number!r} is no number of a message: they are whole, from 1 on")
+    return number
+
+
+def _named(id: str | int) -> bytes | int:
+    if type(id) is not int and not isinstance(id, str):
+        raise BadRequest(f"a message is named by its id or its sequence, not by {id!r}")
+    return identity.id_bytes(id) if isinstance(id, str) else id

@@ -33,7 +33,7 @@ REQUEST_KINDS_MAX = 1000
 REQUEST_LABEL_CHARACTERS_MAX = 64
 
 _OTHERS = ("", "(others)")
-_STATES = ("visible", "delayed", "leased")
+_STATES = ("visible", "delayed", "leased", "reserved")
 
 
 class Crowd:
@@ -141,8 +141,9 @@ class _Row:
         self.consumers = meters.consumers.of(*label)
 
     def set(self, counts: Counts, receivers: int, meter: Meter, now_ms: int) -> None:
-        visible, delayed, leased = self.states
+        visible, delayed, leased, reserved = self.states
         visible.value, delayed.value, leased.value = counts.visible, counts.delayed, counts.leased
+        reserved.value = counts.reserved
         self.oldest.value = counts.oldest_age_ms / 1000
         self.receivers.value = receivers
         self.buried.value = counts.dead_lettered

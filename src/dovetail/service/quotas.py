@@ -224,7 +224,7 @@ class StoreLedger:
         if lane is None:
             return Waiting(0, 0)
         counts = lane.counts()
-        messages = counts.visible + counts.delayed + counts.leased
+        messages = counts.visible + counts.delayed + counts.leased + counts.reserved
         return Waiting(messages, messages * self._mean_bytes(queue, lane) if messages else 0)
 
     def _mean_bytes(self, queue: int, lane: Lane) -> int:

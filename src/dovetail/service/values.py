@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
+from importlib import import_module
 from typing import Any, overload
 
 from dovetail.core import message as identity
 from dovetail.core.message import Attribute, encode_attributes
 from dovetail.core.operation import DEFAULT
-from dovetail.errors import BadRequest
-from dovetail.service.broker import dedup_hash
+from dovetail.errors import BadRequest, LimitExceeded
+from dovetail.service.verbs import Place
 from dovetail.stores import store as seam
-from dovetail.stores.store import Lane
 
 Value = str | bytes | int | float | Attribute
 
@@ -37,7 +38,7 @@ class Sent:
 
     __slots__ = ("_identity", "_lane", "durability", "repeat", "sequence")
 
-    def __init__(self, lane: Lane, sequence: int, durability: str, repeat: bool = False, identity: bytes = b"") -> None:
+    def __init__(self, lane: Place, sequence: int, durability: str, repeat: bool = False, identity: bytes = b"") -> None:
         self._lane = lane
         self._identity = identity
         self.sequence = sequence
@@ -65,7 +66,7 @@ class SentMany(Sequence[Sent]):
 
     __slots__ = ("_durability", "_lane", "sequences")
 
-    def __init__(self, lane: Lane, sequences: Sequence[int], durability: str) -> None:
+    def __init__(self, lane: Place, sequences: Sequence[int], durability: str) -> None:
         self._lane = lane
         self._durability = durability
         self.sequences = sequences
@@ -125,11 +126,33 @@ class Batch:
         return len(self.messages)
 
 
+@dataclass(frozen=True, slots=True)
+class ArrowBatch:
+    """The same as an Arrow IPC stream of one record batch: queue, sequence, time, id, group, attributes, body."""
+
+    stream: bytes
+    next: int
+
+    def table(self) -> Any:
+        """As a pyarrow.Table. Any, because pyarrow is not among what Dovetail needs: only this asks for it."""
+        return import_module("pyarrow").ipc.open_stream(self.stream).read_all()
+
+
+def dedup_hash(text: bytes, scope: bytes = b"") -> bytes:
+    """The 128 bits by which a repeat is recognised."""
+    # A key has at most 64 bytes, and two scopes that begin alike are two scopes.
+    return blake2b(text, digest_size=16, key=scope if len(scope) <= 64 else blake2b(scope).digest()).digest()
+
+
 def ms(seconds: float | None) -> int:
     if seconds is None:
         return DEFAULT
-    if not 0 <= seconds < float("inf"):
-        raise BadRequest(f"{seconds} is no duration in seconds")
+    try:
+        some = 0 <= seconds < float("inf")
+    except TypeError:
+        some = False
+    if not some:
+        raise BadRequest(f"{seconds!r} is no duration in seconds")
     return round(seconds * 1000)
 
 
@@ -207,4 +230,18 @@ def queue_rules(
         "backoff_max_ms": None if backoff_max_s is None else ms(backoff_max_s),
         "extra": extra,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    named = {name: value for name, value in given.items() if value is not None}
+    for name, value in named.items():
+        if name == "extra":
+            _check_extra(value)
+        elif name == "grouped":
+            if type(value) is not bool:
+                raise BadRequest(f"groups is True or False, not {value!r}")
+        elif type(value) is not int or not 0 <= value < 1 << 63:
+            raise LimitExceeded(f"{name} is {value!r}; a whole number from 0 on is allowed")
+    return named
+
+
+def _check_extra(extra: Mapping[str, str]) -> None:
+    if not all(type(part) is str and part.isprintable() for pair in extra.items() for part in pair):
+        raise BadRequest("what is kept with a queue is printable text by printable text")
