@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import select
-from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, cast
 
-from .message import CONTINUE, Later, Request, Response, encode, plain
+from .message import CONTINUE, Later, Request, Response, Slot, encode, plain
 from .parser import BODY, HEAD, IDLE, Continue, Event, Failure, Parser
 
 if TYPE_CHECKING:
@@ -30,23 +28,8 @@ log = logging.getLogger("dovetail.http")
 PIECE_BYTES = 64 * 1024
 """What is parsed in one turn: a caller that pipelines thousands of requests must not keep the others waiting."""
 
-_HUNG_UP: int = getattr(select, "POLLRDHUP", 0)
-"""Linux tells of a closed peer without reading; elsewhere it is found out when it is read."""
-
 OUT_BYTES = 256 * 1024
 """Answers are put together up to this size before they are written."""
-
-
-class Slot:
-    """The place of one answer in the order."""
-
-    __slots__ = ("answer", "close", "head", "work")
-
-    def __init__(self, answer: Response | bytes | None, close: bool, head: bool) -> None:
-        self.answer = answer
-        self.close = close
-        self.head = head
-        self.work: asyncio.Future[Response] | Later | None = None
 
 
 class Connection(asyncio.Protocol):
@@ -54,7 +37,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_backlog", "_loop", "_out", "_out_bytes", "_parser", "_peer", "_reading", "_scheduled", "_server", "_since", "_slots",
-        "_transport", "_unread", "_writable", "over",
+        "_transport", "_unread", "_writable", "fd", "over",
     )  # fmt: skip
 
     def __init__(self, server: Server) -> None:
@@ -73,6 +56,7 @@ class Connection(asyncio.Protocol):
         self._scheduled = False
         self._since = server.loop.time()
         self._peer = ""
+        self.fd = -1
         self.over = False
         """The last answer was given; what still arrives is thrown away."""
 
@@ -80,6 +64,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = socket = cast(asyncio.Transport, transport)  # uvloop's transports behave like one and do not derive from it
+        self.fd = transport.get_extra_info("socket").fileno()
         name = transport.get_extra_info("peername")
         if isinstance(name, tuple):
             self._peer = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
@@ -136,12 +121,31 @@ class Connection(asyncio.Protocol):
     def _schedule(self) -> None:
         if not self._scheduled and not self.over:
             self._scheduled = True
-            self._loop.call_soon(self._scheduled_turn)
+            self._server.schedule(self)
 
-    def _scheduled_turn(self) -> None:
+    def turn(self) -> None:
+        """Called by the server, for every connection that has something to write in this turn of the loop."""
         self._scheduled = False
-        if not self.over:
-            self._turn()
+        if self.over or (len(self._slots) == 1 and self._answer_alone(self._slots[0])):
+            return
+        self._turn()
+
+    def _answer_alone(self, slot: Slot) -> bool:
+        """One call at a time, as nearly all clients do: the answer goes out, and a turn would find nothing else to do."""
+        answer, server, transport = slot.answer, self._server, self._transport
+        if type(answer) is not Response or slot.close or not self._writable or not self._reading or server.draining or transport is None:
+            return False
+        if self._out or self._unread or self._backlog or (answer.undo is not None and server.has_left(self)):
+            return False
+        try:
+            data = encode(answer, date=server.date(), close=False, head=slot.head)
+        except Exception:
+            return False  # The turn meets it again, and says so.
+        self._slots.clear()
+        self._since = self._loop.time()
+        server.answered(answer.status, len(data))
+        transport.write(data)
+        return True
 
     def _parse(self, piece: bytes | memoryview) -> None:
         phase = self._parser.phase
@@ -149,7 +153,7 @@ class Connection(asyncio.Protocol):
         if events or self._parser.phase != phase:
             self._since = self._loop.time()
             for event in events:
-                if self._backlog or not self._room():
+                if self._backlog or not self._writable or len(self._slots) >= self._server.slots_max:
                     self._backlog.append(event)
                 else:
                     self._take(event)
@@ -189,31 +193,37 @@ class Connection(asyncio.Protocol):
         return self._writable and len(self._slots) < self._server.slots_max
 
     def _take(self, event: Event) -> None:
-        if isinstance(event, Request):
-            event.peer, event.alone = self._peer, not self._slots
-            slot = Slot(None, not event.keep_alive, event.method == "HEAD")
-            self._slots.append(slot)
-            self._ask(event, slot)
+        if type(event) is Request:
+            self._ask(event)
         elif isinstance(event, Continue):
-            self._slots.append(Slot(CONTINUE, False, False))
+            self._slots.append(Slot(CONTINUE))
         else:
-            self._refuse(event)
+            self._refuse(cast(Failure, event))
 
     def _refuse(self, failure: Failure) -> None:
-        self._slots.append(Slot(plain(failure.status, failure.text), True, False))
+        self._slots.append(Slot(plain(failure.status, failure.text), True))
 
-    def _ask(self, request: Request, slot: Slot) -> None:
+    def _ask(self, request: Request) -> None:
+        request.peer, request.alone = self._peer, not self._slots
+        close, head = not request.keep_alive, request.method == "HEAD"
+        slot: Slot | None = None
         try:
             answer = self._server.handler(request)
+            if isinstance(answer, Later):
+                answer.close, answer.head = close, head
+                self._slots.append(answer)
+                answer.take(self._given)
+                return
+            slot = Slot(None, close, head)
+            self._slots.append(slot)
             if isinstance(answer, Response):
                 slot.answer = answer
                 return
-            if isinstance(answer, Later):
-                slot.work = answer
-                answer.take(partial(self._given, slot))
-                return
             slot.work = work = self._loop.create_task(answer) if type(answer) is CoroutineType else asyncio.ensure_future(answer)
         except Exception as error:
+            if slot is None:
+                slot = Slot(None, close, head)
+                self._slots.append(slot)
             slot.answer = self._failed(error)
             return
         if work.done():
@@ -221,15 +231,11 @@ class Connection(asyncio.Protocol):
         else:
             work.add_done_callback(lambda work: self._done(slot, work))
 
-    def _given(self, slot: Slot, response: Response) -> None:
-        slot.work, slot.answer = None, response
+    def _given(self, slot: Slot) -> None:
         slots = self._slots
-        if slots and slots[0] is slot:
-            if len(slots) == 1 and not self._scheduled and not self._unread and not self._backlog:
-                # One call at a time, as nearly all clients do: there is nothing that could share the write.
-                self._turn()
-            else:
-                self._schedule()
+        if slots and slots[0] is slot and not self._scheduled and not self.over:
+            self._scheduled = True
+            self._server.schedule(self)
 
     def _done(self, slot: Slot, work: asyncio.Future[Response]) -> None:
         self._settle(slot, work)
@@ -258,7 +264,7 @@ class Connection(asyncio.Protocol):
             if isinstance(answer, bytes):
                 self._put(answer)
                 continue
-            if answer.undo is not None and self._has_left():
+            if answer.undo is not None and self._server.has_left(self):
                 self._give_up(slot)
                 return True
             close = slot.close or (server.draining and not slots)
@@ -274,16 +280,6 @@ class Connection(asyncio.Protocol):
         if not slots:
             self._since = self._loop.time()
         return False
-
-    def _has_left(self) -> bool:
-        """Whether the caller has closed and the loop has not come round to say so. Asked before messages are handed out (2 µs): a
-        receiver that has left would hide them for a whole lease."""
-        fd = self._transport.get_extra_info("socket").fileno() if self._transport is not None else -1
-        if fd < 0 or not _HUNG_UP:
-            return fd < 0
-        looking = select.poll()
-        looking.register(fd, _HUNG_UP)
-        return bool(looking.poll(0))
 
     def _put(self, data: bytes) -> None:
         self._out.append(data)
@@ -322,10 +318,6 @@ class Connection(asyncio.Protocol):
                 self._reading = True
                 self._transport.resume_reading()
         self._server.linger(self)
-
-    def end_lingering(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
 
     def drain(self) -> None:
         """Finish what is under way and close; at once where nothing is."""

@@ -62,7 +62,7 @@ class Request:
 class Response:
     """The answer of a handler. The edge adds date, length and connection headers itself."""
 
-    __slots__ = ("body", "content_type", "headers", "status", "undo")
+    __slots__ = ("body", "content_type", "headers", "lines", "status", "undo")
 
     def __init__(
         self,
@@ -76,6 +76,8 @@ class Response:
         self.body = body
         self.content_type = content_type
         self.headers = headers
+        self.lines = b""
+        """Content type and headers once more, as bytes, from a handler that gives thousands of answers a second and knows its values."""
         self.undo = undo
         """Called in place of the answer where the caller has left before it could be written: what was handed out goes back."""
 
@@ -83,34 +85,50 @@ class Response:
         return f"Response({self.status}, {len(self.body)} bytes)"
 
 
-class Later:
+class Slot:
+    """The place of one answer in the order of its connection, and the answer once there is one."""
+
+    __slots__ = ("_given", "answer", "close", "head", "work")
+
+    def __init__(self, answer: Response | bytes | None = None, close: bool = False, head: bool = False) -> None:
+        self.answer = answer
+        self.close = close
+        self.head = head
+        self.work: Future[Response] | Later | None = None
+        """What is to be given up when the caller leaves."""
+        self._given: Callable[[Slot], None] | None = None
+
+
+class Later(Slot):
     """An answer that will be given by a plain call: for what is asked thousands of times a second, where a task for each is a tenth of
-    the work. `give` comes after the handler has returned, never before; `left` is called when the caller has gone."""
+    the work. It is its own place in the order of answers."""
 
-    __slots__ = ("_left", "_response", "_take")
+    __slots__ = ("_task", "left")
 
-    def __init__(self, left: Callable[[], None] | None = None) -> None:
-        self._left = left
-        self._take: Callable[[Response], None] | None = None
-        self._response: Response | None = None
+    def __init__(self) -> None:
+        self.answer = None
+        self.close = self.head = False
+        self.work = self
+        self._given = None
+        self._task: Future[Response] | None = None
+        self.left = False
+        """The caller has gone: nobody will read the answer."""
 
     def give(self, response: Response) -> None:
-        if self._take is not None:
-            self._take(response)
-        else:
-            self._response = response
+        self.answer, self.work = response, None
+        if self._given is not None:
+            self._given(self)
 
-    def take(self, take: Callable[[Response], None]) -> None:
-        """The edge's side: `take` is called with the answer, now or later."""
-        if self._response is not None:
-            take(self._response)
-        else:
-            self._take = take
+    def take(self, given: Callable[[Slot], None]) -> None:
+        """The edge's side: `given` is called when there is an answer, now or later."""
+        self._given = given
+        if self.answer is not None:
+            given(self)
 
     def __await__(self) -> Generator[Any, None, Response]:
         """The same for those who have a task anyway."""
         future: Future[Response] = get_running_loop().create_future()
-        self.take(lambda response: None if future.done() else future.set_result(response))
+        self.take(lambda slot: None if future.done() else future.set_result(slot.answer))  # type: ignore[arg-type]  # given: a Response
         try:
             return (yield from future)
         except CancelledError:
@@ -119,18 +137,19 @@ class Later:
 
     def go_on(self, task: Future[Response]) -> None:
         """A task finishes what was begun; a caller that leaves cancels it."""
-        self._left = task.cancel  # type: ignore[assignment]  # its answer tells nobody anything here
-        if self._take is _nobody:
+        self._task = task
+        if self.left:
             task.cancel()
         task.add_done_callback(lambda done: None if done.cancelled() else self.give(done.result()))
 
     def cancel(self) -> None:
-        self._take = _nobody
-        if self._left is not None:
-            self._left()
+        self.left = True
+        self._given = _nobody
+        if self._task is not None:
+            self._task.cancel()
 
 
-def _nobody(_: Response) -> None:
+def _nobody(_: Slot) -> None:
     """Takes the answers of those who have left."""
 
 
@@ -144,9 +163,13 @@ BODILESS = frozenset({204, 304})
 
 def encode(response: Response, *, date: bytes, close: bool, head: bool) -> bytes:
     """The bytes of an answer. `date` is a whole header line; `head` leaves the body out and keeps its length."""
-    parts = [STATUS_LINES[response.status], date]
     body = response.body
-    if body:
+    if response.lines and not (close or head):
+        return b"%b%b%bcontent-length: %d\r\n\r\n%b" % (STATUS_LINES[response.status], date, response.lines, len(body), body)
+    parts = [STATUS_LINES[response.status], date]
+    if response.lines:
+        parts.append(response.lines)
+    elif body:
         parts += (b"content-type: ", response.content_type, b"\r\n")
     for name, value in response.headers:
         # A line break in a value would let whoever chose the value write headers, or whole answers, of their own.

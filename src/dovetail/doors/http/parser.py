@@ -72,6 +72,7 @@ class Parser:
         self._body_bytes = 0
         self._method = ""
         self._keep_alive = False
+        self._upgrade = False
 
     def feed(self, data: bytes | memoryview) -> list[Event]:
         """What `data` completes, in order."""
@@ -196,7 +197,8 @@ class Parser:
             raise _Refused(505, "HTTP/1.1 is spoken here")
         if self._method == "CONNECT":
             raise _Refused(501, "this is no proxy")
-        if self._http.should_upgrade():
+        self._upgrade = b"upgrade" in headers and self._http.should_upgrade()
+        if self._upgrade:
             return  # It is read again, see _without_upgrade.
         length = headers.get(b"content-length")
         coding = headers.get(b"transfer-encoding")
@@ -222,7 +224,7 @@ class Parser:
         self._body.append(piece)
 
     def on_message_complete(self) -> None:
-        if self._http.should_upgrade():
+        if self._upgrade:
             return
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         self._events.append(Request(self._method, self._target, self._headers, body, self._keep_alive))

@@ -21,11 +21,12 @@ class Routes:
     def __init__(self, table: Mapping[str, Mapping[str, Handler]], fallback: Handler | None = None) -> None:
         self._table = table
         self._fallback = fallback
-        self._root = fallback if "/" not in table else None
+        self.root = fallback if "/" not in table else None
+        """Answers what is asked of `/`: nearly every request of a door. Whoever opens a door behind another may put it here."""
 
     def __call__(self, request: Request) -> Response | Awaitable[Response]:
-        if request.target == b"/" and self._root is not None:
-            return self._root(request)  # Nearly every request of a door; the rest of this takes a microsecond.
+        if request.target == b"/" and self.root is not None:
+            return self.root(request)  # The rest of this takes a microsecond.
         methods = self._table.get(request.path)
         if methods is None:
             return self._fallback(request) if self._fallback is not None else plain(404, "nothing is served under this path")

@@ -26,7 +26,7 @@ from dovetail.doors.sqs.calls import NAMESPACES, Call, Caller, Rules
 from dovetail.doors.sqs.cooldowns import Cooldowns
 from dovetail.doors.sqs.deadletters import Tasks
 from dovetail.doors.sqs.errors import SqsError
-from dovetail.doors.sqs.fast import TURNS, WAYS
+from dovetail.doors.sqs.fast import TURNS, WAYS, Known
 from dovetail.doors.sqs.orphans import Orphans
 from dovetail.doors.sqs.queueattributes import Arn
 from dovetail.doors.sqs.shapes import Shape
@@ -75,6 +75,7 @@ class Door:
         self.cooldowns = Cooldowns(clock.boot_ms, options.cooldowns)
         self.tasks = Tasks()
         self.orphans = Orphans(broker)
+        self.count_request = broker.meters.count_request
         self._clock = clock
         self._accounts = accounts
         self._verifier = Verifier(accounts.find if accounts is not None else lambda _: None)
@@ -88,6 +89,9 @@ class Door:
         self.accounts_changed()
         self.places: dict[str, tuple[str, str]] = {}
         """Queue URLs that were taken apart before: account and name."""
+        self._plain: dict[tuple[str, str, str], Known] = {}
+        self._plain_version = 0
+        self._store = broker.store
         self._rules: dict[int, Rules] = {}
         self._arns: dict[int, Arn] = {}
         start = os.urandom(10).hex()
@@ -105,6 +109,15 @@ class Door:
                 self._rules.clear()
             known = self._rules[lane.queue] = Rules.of(lane.attributes)
         return known
+
+    def plain_queues(self) -> dict[tuple[str, str, str], Known]:
+        """What the short way knows of queues, by URL, region and account; empty after any queue was made, changed or dropped, by whatever
+        door or node."""
+        version = self._store.rules_version
+        if version != self._plain_version or len(self._plain) >= RULES_KEPT:
+            self._plain_version = version
+            self._plain.clear()
+        return self._plain
 
     def arn(self, queue: int) -> Arn:
         known = self._arns.get(queue)
@@ -211,9 +224,6 @@ class Door:
         task = asyncio.get_running_loop().create_task(self._json(request, target, request_id))
         later.go_on(task)
 
-    def count(self, action: str, began: float, code: str = "ok") -> None:
-        self.broker.meters.count_request(action, code, perf_counter() - began)
-
     async def _query(self, request: Request, request_id: str) -> Response:
         began = perf_counter()
         action: Action | None = None
@@ -238,7 +248,7 @@ class Door:
     def _note(self, action: Action | None, call: Call | None, o: Shape | None, code: str, began: float) -> None:
         """Count what was asked, and write down what changes a queue, refused or not."""
         name, seconds = action.name if action is not None else "unknown", perf_counter() - began
-        self.broker.meters.count_request(name, code, seconds)
+        self.count_request(name, code, seconds)
         if _logger.isEnabledFor(logging.DEBUG) and call is not None:
             _logger.debug(
                 "request=%s action=%s code=%s account=%s ms=%.2f", call.request_id, name, code, call.caller.account, seconds * 1e3
@@ -330,6 +340,8 @@ class Door:
         told = errors.of(error)
         if not isinstance(error, (SqsError, DovetailError)):
             _logger.error("request %s failed", request_id, exc_info=error)
+        # Its frames hold the request, and one of them holds the error: a circle that would keep large bodies until the collector comes.
+        error.__traceback__ = None
         return told
 
 

@@ -27,7 +27,7 @@ SECONDS_MAX_BEYOND = 1 << 30
 RECEIVE_AND_DELETE = "Dovetail.ReceiveAndDelete"
 """Among the system attribute names of a receive, where the operator allows what goes beyond SQS."""
 
-_ENTRY_ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
+ENTRY_ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
 # Sending
@@ -216,7 +216,7 @@ def check_entries(call: Call, entries: list[E] | None, name: str) -> list[E]:
         raise SqsError(errors.BATCH_TOO_MANY, f"Maximum number of entries per request are {most}. You have sent {len(entries)}.")
     seen: set[str] = set()
     for entry in entries:
-        if not _ENTRY_ID.fullmatch(entry.id):
+        if not ENTRY_ID.fullmatch(entry.id):
             raise SqsError(errors.BATCH_ID_INVALID)
         if entry.id in seen:
             raise SqsError(errors.BATCH_IDS_NOT_DISTINCT, f"Id {entry.id} repeated.")
@@ -400,6 +400,9 @@ async def change_message_visibility(call: Call, o: shapes.ChangeMessageVisibilit
 async def _change(call: Call, lane: Lane, receipt: str, seconds: int) -> None:
     lease_ms = _lease_ms(call, seconds)
     try:
+        if lease_ms and not call.door.beyond and lane.held_ms(receipt) + lease_ms > LEASE_S_MAX * 1000:
+            text = f"Total VisibilityTimeout for the message is beyond the limit [{LEASE_S_MAX} seconds]."
+            raise invalid("VisibilityTimeout", seconds, text)
         (done,) = await call.door.broker.extend(lane, [receipt], lease_ms)
         there = done or lane.exists([receipt])[0]
     except ReceiptInvalid:
