@@ -1,13 +1,13 @@
 """The blocking face, for scripts and notebooks: the same names, without `async` and `await`.
 
-    with dovetail.blocking.open("local:./data") as node:
+    with dovetail.blocking.open("local:./data") as node:          or dovetail.blocking.connect("dovetail://127.0.0.1:9325")
         orders = node.queue("orders")
         orders.send(b"hello")
         for message in orders.receive(max=10, wait_s=20):
             message.complete()
 
-The node runs on a loop of its own in a background thread; every call is handed over to it and waits for the answer. Whatever a call returns
-that has calls of its own comes back wrapped in the same way. Many threads may share one node.
+The node, or the connection to one, runs on a loop of its own in a background thread; every call is handed over to it and waits for the
+answer. Whatever a call returns that has calls of its own comes back wrapped in the same way. Many threads may share one node.
 """
 
 from __future__ import annotations
@@ -15,17 +15,24 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from dovetail import node as nodes
 from dovetail.clock import Clock
-from dovetail.service.handles import Message, Producer, Queue, Tap
-from dovetail.service.redrive import Redrive
+from dovetail.service.consumer import Consumer
+from dovetail.service.handles import Producer, Queue, Queues, Tap
+from dovetail.service.once import Once
+from dovetail.service.once import process_once as once
+from dovetail.service.received import Message, Messages
 from dovetail.settings import Settings
 
-_WRAPPED = (nodes.Node, Queue, Message, Tap, Producer, Redrive)
+if TYPE_CHECKING:
+    from dovetail.client import Tls
+
+T = TypeVar("T")
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class Blocking:
@@ -33,18 +40,22 @@ class Blocking:
 
     __slots__ = ("_run", "inner")
 
-    def __init__(self, inner: Any, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+    def __init__(self, inner: Any, run: Run) -> None:
         self.inner = inner
         self._run = run
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.inner, name)
-        if not inspect.iscoroutinefunction(value):
+        if not inspect.ismethod(value):
             return _wrapped(value, self._run)
 
+        # Also what is no coroutine runs where everything else does: nothing inside has to expect a second thread.
+        async def called(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+            made = value(*[_plain(arg) for arg in args], **{key: _plain(arg) for key, arg in kwargs.items()})
+            return await made if inspect.isawaitable(made) else made
+
         def call(*args: Any, **kwargs: Any) -> Any:
-            plain = [_plain(arg) for arg in args]
-            return _wrapped(self._run(value(*plain, **{key: _plain(arg) for key, arg in kwargs.items()})), self._run)
+            return _wrapped(self._run(called(args, kwargs)), self._run)
 
         call.__name__, call.__doc__ = name, value.__doc__
         return call
@@ -56,12 +67,87 @@ class Blocking:
         return repr(self.inner)
 
 
-def _wrapped(value: Any, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> Any:
-    if isinstance(value, _WRAPPED):
+class BlockingScope(Blocking):
+    """A message, a consumer or a `process_once`: what the other face has for `async with` is for `with` here."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> BlockingScope:
+        self._run(self.inner.__aenter__())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._run(self.inner.__aexit__(kind, error, trace))
+
+
+class BlockingMessages(Blocking, Sequence[BlockingScope]):
+    """What one receive gave."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    @overload
+    def __getitem__(self, index: int) -> BlockingScope: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[BlockingScope]: ...
+
+    def __getitem__(self, index: int | slice) -> BlockingScope | list[BlockingScope]:
+        found = self.inner[index]
+        return [BlockingScope(one, self._run) for one in found] if isinstance(index, slice) else BlockingScope(found, self._run)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.inner == _plain(other))
+
+    __hash__ = None  # type: ignore[assignment]  # as a list has none
+
+
+class BlockingConsumer(BlockingScope):
+    """Messages as they come, for a plain loop. They are handed over in the batches in which they came, not one by one."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[BlockingScope]:
+        for batch in self.batches():
+            looked = 0
+            try:
+                for message in batch:
+                    looked += 1
+                    yield message
+            finally:
+                if looked < len(batch):
+                    self._run(self.inner.queue.release(batch.inner[looked:]))
+
+    def batches(self) -> Iterator[BlockingMessages]:
+        batches: AsyncIterator[Messages] = self.inner.batches()
+        try:
+            while (batch := self._run(_next(batches))) is not None:
+                yield BlockingMessages(batch, self._run)
+        finally:
+            self._run(self.inner.close())
+
+
+async def _next(batches: AsyncIterator[T]) -> T | None:
+    return await anext(batches, None)
+
+
+_WRAPPED: tuple[tuple[Any, type[Blocking]], ...] = (
+    ((Queues, Queue, Tap, Producer), Blocking),
+    (Messages, BlockingMessages),
+    ((Message, Once), BlockingScope),
+    (Consumer, BlockingConsumer),
+)
+
+
+def _wrapped(value: Any, run: Run) -> Any:
+    for kinds, wrapper in _WRAPPED:
+        if isinstance(value, kinds):
+            return wrapper(value, run)
+    if hasattr(value, "moved"):  # A redrive, here or elsewhere.
         return Blocking(value, run)
-    if isinstance(value, list) and value and isinstance(value[0], _WRAPPED):
-        return [Blocking(one, run) for one in value]
-    return value
+    return [_wrapped(one, run) for one in value] if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:
@@ -70,9 +156,46 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
+def process_once(message: Any, key: str, *, ledger: Any = None) -> BlockingScope:
+    """For `with`: as dovetail.process_once."""
+    return BlockingScope(once(message.inner, key, ledger=_plain(ledger)), message._run)
+
+
 @contextmanager
 def open(url: str = "local:./data", *, settings: Settings | None = None, clock: Clock | None = None) -> Iterator[Blocking]:
     """A node on the store that `url` names, for programs without an event loop."""
+    from dovetail import node as nodes  # Clients take no server along.
+
+    with _kept(lambda: nodes.start(url, settings=settings, clock=clock)) as node:
+        yield node
+
+
+@contextmanager
+def connect(
+    url: str = "dovetail://127.0.0.1:9325",
+    *,
+    key: str = "",
+    secret: str = "",
+    session_token: str = "",
+    tls: Tls = None,
+    numbered: bool = True,
+    timeout_s: float = 30.0,
+) -> Iterator[Blocking]:
+    """A node at the other end of a connection, for programs without an event loop. As dovetail.connect."""
+    from dovetail import client  # Nor do nodes in the same process take a client along.
+
+    async def connected() -> client.Client:
+        return await client.connect(
+            url, key=key, secret=secret, session_token=session_token, tls=tls, numbered=numbered, timeout_s=timeout_s
+        )
+
+    with _kept(connected) as node:
+        yield node
+
+
+@contextmanager
+def _kept(start: Callable[[], Coroutine[Any, Any, Any]]) -> Iterator[Blocking]:
+    """A loop in a thread of its own, and on it what `start` makes, until the block ends."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="dovetail", daemon=True)
     thread.start()
@@ -87,7 +210,7 @@ def open(url: str = "local:./data", *, settings: Settings | None = None, clock: 
             raise
 
     try:
-        node = run(nodes.start(url, settings=settings, clock=clock))
+        node = run(start())
         try:
             yield Blocking(node, run)
         finally:
