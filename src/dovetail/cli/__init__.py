@@ -18,6 +18,7 @@ COMMANDS = {
     "backup": "copy a data folder while its node runs, and verify the copy",
     "restore": "make a data folder from a backup, and verify it",
     "settings": "print the effective settings and where each came from",
+    "pipeline": "archive queues with Spark, replay an archive, measure a trace",
     "lab": "measure what is promised, on this machine",
     "version": "print the version",
 }

@@ -10,12 +10,11 @@ from ..settings import CONFIG_ENVIRONMENT, Loaded, declared, load
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help=f"a TOML file with settings (or {CONFIG_ENVIRONMENT})")
-    now = parser.add_argument_group("settings", "Each can also be given by the environment (DOVETAIL_STORE=memory:) and in the file.")
-    later = parser.add_argument_group("not yet", "Fixed names of what is to come. Until then only the default is accepted.")
+    group = parser.add_argument_group("settings", "Each can also be given by the environment (DOVETAIL_STORE=memory:) and in the file.")
     for one in declared():
         shown = one.kind.show(one.default) or "none"
-        text = f"{one.doc} (default: {shown})" + (f"; {one.later}" if one.later else "")
-        (later if one.later else now).add_argument(one.flag, dest=one.name, metavar=one.kind.metavar, help=text.replace("%", "%%"))
+        text = f"{one.doc} (default: {shown})"
+        group.add_argument(one.flag, dest=one.name, metavar=one.kind.metavar, help=text.replace("%", "%%"))
 
 
 def read(arguments: argparse.Namespace) -> Loaded:

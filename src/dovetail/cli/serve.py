@@ -1,6 +1,6 @@
 """Start a node: open the store, open the doors, print one line when it serves, and stop cleanly on SIGTERM or Ctrl-C.
 
-The line on stdout is `dovetail ready http=http://127.0.0.1:9324 native=off`; everything else goes to stderr."""
+The line on stdout is `dovetail ready http=http://127.0.0.1:9324 native=dovetail://127.0.0.1:9325`; everything else goes to stderr."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import contextlib
 import gc
 import logging
 import os
+import re
 import resource
 import signal
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ..doors.http import Request, Response, Server, plain, routes
+from ..doors.native.server import Server as NativeServer
 from ..errors import BadRequest
 from ..node import Node, start
 from ..service.accounts import Accounts, path_beside
@@ -24,6 +26,7 @@ from . import flags, lines
 from .tls import Certificate
 
 if TYPE_CHECKING:
+    from ..doors.native.door import Door as NativeDoor
     from ..doors.sqs import Door
 
 EXAMPLES = """\
@@ -74,17 +77,31 @@ class _Doors:
         self._settings = settings
         self._accounts = accounts
         self._sqs: Door | None = None
-        self.server = Server(routes(ready=self.is_ready, metrics=self.metrics, fallback=self.handle))
+        self._native: NativeDoor | None = None
+        self._routes = routes(ready=self.is_ready, metrics=self.metrics, fallback=self.handle)
+        self.server = Server(self._routes)
+        self.native = NativeServer(registry=self.server.registry)
 
-    async def open(self, node: Node) -> None:
+    async def open(self, node: Node, native: str) -> None:
+        """`native` is where the native door listens, or off."""
         sqs = node.sqs_door(self._settings, self._accounts)
         if self._settings.queues:
             await sqs.make_queues(self._settings.queues)
         self.node, self._sqs = node, sqs
+        self._routes.root = sqs.handle
+        if native != "off":
+            self._native = node.native_door(self._settings, self._accounts, sqs)
+            self._native.addresses = _advertised(self._settings.advertise, native)
+            await self.native.serve(self._native)
 
     def accounts_changed(self) -> None:
-        if self._sqs is not None:
-            self._sqs.accounts_changed()
+        for door in (self._sqs, self._native):
+            if door is not None:
+                door.accounts_changed()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Both doors at once; False if something took longer."""
+        return all(await asyncio.gather(self.server.drain(timeout_s), self.native.drain(timeout_s)))
 
     def is_ready(self) -> bool:
         return self.node is not None and self.node.ready and not self.stopping.is_set()
@@ -106,17 +123,18 @@ async def serve(settings: Settings) -> int:
         asyncio.get_running_loop().add_signal_handler(number, doors.stopping.set)
     # The door opens before the store: a taken port is found before anything is locked, and /-/healthy answers while a long log is
     # replayed. Until then the node is not ready, and says so.
-    http = await _listen(doors.server, settings, accounts, certificate)
+    http = await _listen(doors.server, "http", settings.http, settings, certificate)
     try:
+        native = await _listen(doors.native, "native", settings.native, settings, certificate)
         node = await start(settings.store, settings=settings)
         try:
-            await doors.open(node)
+            await doors.open(node, native)
             # What was made up to here stays; the collector need not look at it again.
             gc.collect()
             gc.freeze()
             gc.set_threshold(20_000, 20, 50)
-            print(f"dovetail ready http={http} native={settings.native}", flush=True)
-            log.info("serving store=%s http=%s auth=%s", flags.shown("store", settings.store), http, settings.auth)
+            print(f"dovetail ready http={http} native={native}", flush=True)
+            log.info("serving store=%s http=%s native=%s auth=%s", flags.shown("store", settings.store), http, native, settings.auth)
             failed = await _stopped_by_itself(node, doors, accounts, certificate)
             if failed:
                 log.error("the node stopped by itself; the lines above say why, and what was acknowledged is safe")
@@ -125,14 +143,14 @@ async def serve(settings: Settings) -> int:
                 log.info("stopping: calls under way have %g s", settings.drain_s)
             # Whoever waits for a message is told at once that none will come from here.
             node.broker.stop_waiting()
-            if not await doors.server.drain(0 if failed else settings.drain_s):
+            if not await doors.drain(0 if failed else settings.drain_s):
                 log.warning("some calls took longer and were cut off")
         finally:
             await node.close()
         log.info("stopped")
         return int(failed)
     finally:
-        await doors.server.drain(0)
+        await doors.drain(0)
 
 
 def _accounts(settings: Settings) -> Accounts | None:
@@ -148,14 +166,14 @@ def _accounts(settings: Settings) -> Accounts | None:
     return accounts
 
 
-async def _listen(server: Server, settings: Settings, accounts: Accounts | None, certificate: Certificate | None) -> str:
-    address = settings.http
+async def _listen(server: Server | NativeServer, door: str, address: Address, settings: Settings, certificate: Certificate | None) -> str:
+    """The address of a door as a URL; off where it stays shut."""
     if address.off:
         return "off"
     if not address.loopback:
         if settings.auth == "open":
             raise BadRequest(
-                f"--http {address}: with --auth open a node listens on this machine only (127.0.0.1, [::1] or localhost); beyond it"
+                f"--{door} {address}: with --auth open a node listens on this machine only (127.0.0.1, [::1] or localhost); beyond it"
                 " everyone could read and delete every message. Use --auth signed with accounts, or, if that is what you want, --auth any"
             )
         if settings.auth == "any":
@@ -165,8 +183,18 @@ async def _listen(server: Server, settings: Settings, accounts: Accounts | None,
     try:
         place = await server.listen(address.host, address.port, certificate.context if certificate is not None else None)
     except OSError as error:
-        raise BadRequest(f"--http {address}: cannot listen there: {error.strerror or error}") from None
-    return f"{'https' if certificate is not None else 'http'}://{Address(*place)}"
+        raise BadRequest(f"--{door} {address}: cannot listen there: {error.strerror or error}") from None
+    return f"{SCHEMES[door][certificate is not None]}://{Address(*place)}"
+
+
+SCHEMES = {"http": ("http", "https"), "native": ("dovetail", "dovetails")}
+"""Of a door's URL, without and with TLS."""
+
+
+def _advertised(host: str, native: str) -> list[str]:
+    """The address that clients elsewhere are told: the host that was named, and the port at which we listen."""
+    host = host.rpartition(":")[0] if re.fullmatch(r"(\[.*\]|[^:]*):\d+", host) else host
+    return [f"{host}:{native.rpartition(':')[2]}"] if host else []
 
 
 async def _stopped_by_itself(node: Node, doors: _Doors, accounts: Accounts | None, certificate: Certificate | None) -> bool:

@@ -1,0 +1,139 @@
+"""Reading a range of one queue, in order, as Arrow: what an executor does. A few reads are under way at any time; a line that breaks is
+made again, and reading goes on behind what was already handed on. A range gives the same messages however often it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from dovetail.core.message import id_of
+from dovetail.doors.native.codec import answers, requests
+from dovetail.errors import DovetailError, NoSuchQueue
+from dovetail.limits import BATCH_MESSAGES_MAX
+from dovetail.spark import shape
+from dovetail.spark.offsets import Range
+from dovetail.spark.options import Options
+from dovetail.spark.reach import Reach
+
+UNDER_WAY = 3
+"""The node cuts the next read out of the log while we hand the one before to Spark."""
+READ_MESSAGES = 16_384
+"""What one answer holds at most; of large messages it holds fewer."""
+
+
+class Read(NamedTuple):
+    batch: pa.RecordBatch
+    next: int
+
+
+def tapped(reach: Reach, options: Options, part: Range) -> Iterator[pa.RecordBatch]:
+    """Every message of the range as the node's Arrow has it."""
+    at, attempts = part.start, reach.attempts()
+    while at < part.end:
+        try:
+            for read in _reads(reach, options, part, at):
+                at = read.next
+                attempts.went()
+                if read.batch.num_rows:
+                    yield read.batch
+        except DovetailError as error:
+            reach.drop()
+            attempts.failed(error)
+
+
+def _reads(reach: Reach, options: Options, part: Range, at: int) -> Iterator[Read]:
+    opened(reach, options, part)
+    line = reach.line
+    asked: dict[int, tuple[int, int]] = {}
+    held: dict[int, Read] = {}
+    size, ahead, following = READ_MESSAGES, 1, at
+
+    def ask(start: int, end: int) -> None:
+        asked[line.send(requests.TapRead(part.queue, options.tap, start, end - start, arrow=True))] = (start, end)
+
+    try:
+        while at < part.end:
+            if at not in held and not any(start == at for start, _ in asked.values()):
+                # Behind an answer that came out short, up to the next one that is asked for or there already.
+                later = [start for start, _ in asked.values() if start > at] + [start for start in held if start > at]
+                ask(at, min([at + size, part.end, *later]))
+                following = max(following, min([at + size, part.end, *later]))
+            while len(asked) + len(held) < ahead and following < part.end:
+                ask(following, min(following + size, part.end))
+                following = min(following + size, part.end)
+            while at not in held:
+                number, answer = line.receive()
+                start, end = asked.pop(number)
+                held[start] = _read(answer, end)
+                if held[start].next < end:
+                    # As many as one frame takes; a little fewer, so that the next ones come out whole.
+                    size = max(1, 7 * (held[start].next - start) // 8)
+            read = held.pop(at)
+            ahead, at = UNDER_WAY, read.next
+            yield read
+    finally:
+        if asked:
+            # Whoever reads has had enough: nobody will take these answers.
+            reach.drop()
+
+
+def _read(answer: answers.Arrow, end: int) -> Read:
+    with pa.ipc.open_stream(pa.py_buffer(answer.stream)) as stream:
+        batches = list(stream)
+    batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=stream.schema)
+    if not batch.num_rows or answer.next >= end:
+        # Nothing is left below the end: what is missing there was settled before the tap was opened.
+        return Read(shape.below(batch, end), end)
+    return Read(batch, answer.next)
+
+
+def opened(reach: Reach, options: Options, part: Range) -> None:
+    """The queue on the line that is used now, and it is the one that is meant."""
+    found = reach.open(options.namespace, part.name)
+    if found != part.queue:
+        reach.forget(options.namespace, part.name)
+        raise NoSuchQueue(f"The queue {part.name!r} was dropped and made again: it is number {found} now, and {part.queue} was to be read")
+
+
+def waiting(reach: Reach, options: Options, part: Range) -> Iterator[pa.RecordBatch]:
+    """What waits in the range now: a look, which takes nothing from anybody."""
+    after = part.start - 1
+    while after < part.end - 1:
+        messages: answers.Messages = reach.patiently(partial(_look, reach, options, part, after))
+        if not messages.sequences:
+            return
+        salt = int.from_bytes(reach.line.welcome.salt, "big")
+        batch = shape.below(
+            shape.looked(messages, part.name, options.columns if "sequence" in options.columns else ("sequence", *options.columns)),
+            part.end,
+        )
+        yield _named(batch, part.queue, salt).select(list(options.columns))
+        after = messages.next - 1
+
+
+def _look(reach: Reach, options: Options, part: Range, after: int) -> Any:
+    opened(reach, options, part)
+    return reach.line.ask(requests.Peek(part.queue, BATCH_MESSAGES_MAX, after))
+
+
+def _named(batch: pa.RecordBatch, queue: int, salt: int) -> pa.RecordBatch:
+    """With the ids that are made of queue and sequence."""
+    at = batch.schema.get_field_index("id")
+    if at < 0 or not batch.column(at).null_count:
+        return batch
+    sequences = batch.column("sequence").to_pylist()
+    ids = [own or id_of(queue, sequence, salt) for own, sequence in zip(batch.column(at).to_pylist(), sequences, strict=True)]
+    return batch.set_column(at, batch.schema.field(at), pa.array(ids, pa.binary()))
+
+
+def read(reach: Reach, options: Options, part: Range) -> Iterator[pa.RecordBatch]:
+    """Every message of the range in the columns that were asked for."""
+    if not options.tap:
+        yield from waiting(reach, options, part)
+        return
+    for batch in tapped(reach, options, part):
+        yield shape.shaped(batch, part.name, options.columns)

@@ -1,0 +1,64 @@
+"""Pipelines that people run: `dovetail pipeline run NAME`. Each is one short file: plain functions on Arrow or files, which tests call
+without a JVM, and a `run` that puts Spark around them.
+
+This file knows their names and loads none of them: `dovetail pipeline list` needs no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import NamedTuple
+
+from dovetail.errors import BadRequest
+
+PIPELINES: Mapping[str, str] = {
+    "archive": "queues to Parquet or Delta, by queue and hour, exactly once for every reader",
+    "replay": "an archive back into a queue, by time and group; run again, it goes on where it was",
+    "measure": "a trace to loss, duplicates, disorder, rates and latencies of every queue",
+}
+
+
+class Setting(NamedTuple):
+    default: str | None
+    """None: it has to be given."""
+    doc: str
+
+
+Settings = dict[str, str]
+Say = Callable[[str], None]
+
+
+class Pipeline(NamedTuple):
+    settings: Mapping[str, Setting]
+    run: Callable[[Settings, Say], None]
+    """`say` is told a line of progress now and then."""
+
+    def checked(self, said: Mapping[str, str]) -> Settings:
+        for name in said:
+            if name not in self.settings:
+                raise BadRequest(f"there is no setting {name!r}; there are {', '.join(self.settings)}")
+        missing = [name for name, setting in self.settings.items() if setting.default is None and name not in said]
+        if missing:
+            raise BadRequest(f"missing: {', '.join(missing)}")
+        return {name: said.get(name, setting.default or "") for name, setting in self.settings.items()}
+
+
+def find(name: str) -> Pipeline:
+    if name not in PIPELINES:
+        raise BadRequest(f"there is no pipeline {name!r}; there are {', '.join(PIPELINES)}")
+    made: Pipeline = import_module(f"{__name__}.{name}").PIPELINE
+    return made
+
+
+SOURCE = {
+    "endpoint": Setting("dovetail://127.0.0.1:9325", "the node's native door; several addresses with commas"),
+    "queue": Setting(None, "a queue, several with commas, or a pattern with *"),
+    "namespace": Setting("", "the namespace of the queues, if not one's own"),
+    "key": Setting("", "access key; or DOVETAIL_ACCESS_KEY_ID (and the secret in DOVETAIL_SECRET_ACCESS_KEY)"),
+}
+
+
+def source_of(settings: Settings) -> Settings:
+    """What of a pipeline's settings are options of the source."""
+    return {name: settings[name] for name in SOURCE if settings[name]}

@@ -1,0 +1,137 @@
+"""An archive back into a queue, in the order of sequences. It needs no Spark: one reader and one connection keep the order.
+
+Exactly once: the messages are numbered, and the node remembers the last number of the producer, which is named after what is replayed and
+where to. A replay that died goes on when it is run again; one that ended changes nothing when it is run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from dovetail.core import codec
+from dovetail.core.column import Column
+from dovetail.core.message import Attribute, encode_attributes
+from dovetail.core.operation import Numbered, Push
+from dovetail.doors.native.codec import requests
+from dovetail.errors import BadRequest
+from dovetail.spark.options import options_of
+from dovetail.spark.pipelines import SOURCE, Pipeline, Say, Setting, Settings, source_of
+
+SETTINGS = {
+    **SOURCE,
+    "queue": Setting(None, "the queue to push to; it must be there"),
+    "archive": Setting(None, "the folder of an archive, Parquet or Delta"),
+    "source": Setting(None, "the queue in the archive"),
+    "since": Setting("", "messages that were pushed at this time or later, like 2026-05-01T12:00"),
+    "until": Setting("", "messages that were pushed before this time"),
+    "group": Setting("", "messages of this group"),
+    "name": Setting("", "to replay the same once more, give it another name"),
+}
+PUSH_MESSAGES, PUSH_BYTES = 1_000, 200_000
+COLUMNS = ["sequence", "time", "group", "attributes", "body"]
+_PARTITIONS = ds.partitioning(pa.schema([("queue", pa.string()), ("hour", pa.string())]), flavor="hive")
+
+
+def run(settings: Settings, say: Say) -> None:
+    say(f"{replay(settings):,} messages were pushed")
+
+
+def replay(settings: Settings) -> int:
+    """Returns how many messages were pushed now."""
+    options = options_of(source_of(settings))
+    reach = options.reach()
+    named = "\0".join(settings[name] for name in ("name", "source", "since", "until", "group", "queue", "namespace"))
+    identity = blake2b(named.encode(), digest_size=16, person=b"dovetail-replay").digest()
+    queue = reach.patiently(lambda: reach.open(options.namespace, options.queue))
+    producing = reach.patiently(lambda: reach.line.ask(requests.Producer(identity)))
+    number = 0
+    for rows in archived(Path(settings["archive"]), settings["source"], filter_of(settings)):
+        for some in cut(rows):
+            first, number = number + 1, number + some.num_rows
+            if number <= producing.last:
+                continue
+            # The node knows the numbers up to `last`: those of a record that was pushed in part are repeats to it.
+            push = pushed(queue, some, Numbered(producing.identity, producing.epoch, first))
+            reach.line.ask(requests.Push(codec.encode_push(push)))
+    return max(0, number - int(producing.last))
+
+
+def filter_of(settings: Settings) -> pc.Expression:
+    wanted = pc.scalar(True)
+    if settings["since"]:
+        wanted = wanted & (pc.field("time") >= pa.scalar(_time(settings["since"]), pa.timestamp("us", tz="UTC")))
+    if settings["until"]:
+        wanted = wanted & (pc.field("time") < pa.scalar(_time(settings["until"]), pa.timestamp("us", tz="UTC")))
+    if settings["group"]:
+        wanted = wanted & (pc.field("group") == settings["group"])
+    return wanted
+
+
+def _time(text: str) -> datetime:
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadRequest(f"{text!r} is no time; one is like 2026-05-01T12:00 or 2026-05-01T12:00:00+02:00") from None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+def archived(folder: Path, queue: str, wanted: pc.Expression) -> Iterator[pa.Table]:
+    """The rows of one queue in the order of their sequences: every file holds one stretch of them, and files do not overlap."""
+    files = _files(folder)
+    chosen = []
+    for fragment in ds.dataset(files, format="parquet", partitioning=_PARTITIONS, partition_base_dir=str(folder)).get_fragments():
+        if ds.get_partition_keys(fragment.partition_expression).get("queue") == queue:
+            first = fragment.head(1, columns=["sequence"])
+            if first.num_rows:
+                chosen.append((first["sequence"][0].as_py(), fragment))
+    for _, fragment in sorted(chosen, key=lambda pair: pair[0]):
+        rows = fragment.to_table(columns=COLUMNS, filter=wanted)
+        yield rows.sort_by("sequence")
+
+
+def _files(folder: Path) -> Sequence[str]:
+    if (folder / "_delta_log").is_dir():
+        from deltalake import DeltaTable
+
+        return sorted(str(folder / uri) for uri in DeltaTable(folder).file_uris())
+    return sorted(str(file) for file in folder.glob("queue=*/hour=*/*.parquet"))
+
+
+def cut(rows: pa.Table) -> Iterator[pa.Table]:
+    """In records of a good size. The same rows are always cut in the same way, so that their numbers stay."""
+    sizes = pc.binary_length(rows["body"]).to_pylist()
+    start = size = 0
+    for index, one in enumerate(sizes):
+        if index > start and (size + one > PUSH_BYTES or index - start == PUSH_MESSAGES):
+            yield rows.slice(start, index - start)
+            start, size = index, 0
+        size += one
+    if start < len(sizes):
+        yield rows.slice(start)
+
+
+def pushed(queue: int, rows: pa.Table, numbered: Numbered) -> Push:
+    groups = [(text or "").encode() for text in rows["group"].to_pylist()]
+    told = [_attributes(pairs) for pairs in rows["attributes"].to_pylist()]
+    return Push(
+        (queue,),
+        Column.of(rows["body"].to_pylist()),
+        numbered=numbered,
+        groups=Column.of(groups) if any(groups) else None,
+        attributes=Column.of(told) if any(told) else None,
+    )
+
+
+def _attributes(pairs: Any) -> bytes:
+    return encode_attributes({name: Attribute(one["type"], one["value"]) for name, one in pairs or ()})
+
+
+PIPELINE = Pipeline(SETTINGS, run)
