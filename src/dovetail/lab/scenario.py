@@ -31,6 +31,13 @@ SCENARIOS: Mapping[str, str] = {
     "idle-polls": "10,000 idle long polls: processor and memory of the node, and how soon a send reaches one that waits",
     "fifo-backlog": "FIFO with 216,000 waiting, in one group and in 10,000, against an empty queue, beside ElasticMQ",
     "fair-queues": "how long a quiet tenant's messages wait while a noisy one has 100,000 waiting, with and without groups",
+    "rdsq-figure-2": "one at a time through the native door, durable, 1 to 64 clients, beside RabbitMQ's classic and quorum queues",
+    "fabric-kvs": "push, receive and complete on one connection, 0.1 to 20 KB, 1 to 8 queues, in memory, beside memcached",
+    "bulk": "frames of a hundred messages, durable: pushes, and whole cycles, beside a bare file",
+    "tap-read": "10 million messages through a tap as Arrow: of one queue, and of a hundred interleaved ones",
+    "native-memory": "memory of a node with 1,000 native connections and 1 million waiting",
+    "spark-batch": "10 million messages through a tap into Spark, as one batch",
+    "spark-stream": "micro-batches of 400,000 into Spark, to nowhere and to Parquet; and the delay of 10,000 a second",
 }
 """Name → what it shows, in the order in which `make bench` runs them. The file of `lane-cost` is scenarios/lane_cost.py."""
 

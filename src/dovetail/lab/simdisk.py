@@ -99,6 +99,7 @@ class SimFile:
         self._disk = disk
         self._name = name
         self._inode = inode
+        self.descriptor = -1
 
     def write(self, data: bytes | memoryview, offset: int) -> None:
         data = bytes(data)

@@ -60,7 +60,8 @@ class Node:
         return self.process.pid if self.process is not None else 0
 
     async def start(self) -> str:
-        arguments = ["serve", "--store", f"local:{self._folder}", "--http", "127.0.0.1:0", "--log-level", "warning", *self._options]
+        doors = ["--http", "127.0.0.1:0", "--native", "off"]
+        arguments = ["serve", "--store", f"local:{self._folder}", *doors, "--log-level", "warning", *self._options]
         self.process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "dovetail", *arguments, stdout=asyncio.subprocess.PIPE, env=self._environment
         )
