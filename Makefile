@@ -16,12 +16,12 @@ help:  ## this list
 	@echo
 	@awk 'BEGIN {FS = ":.*  ## "} /^[a-z]+:.*  ## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "  STORE=local:./data HTTP=127.0.0.1:9324 make run   # where the data lies and where it listens"
+	@echo "  STORE=local:./data HTTP=127.0.0.1:9324 NATIVE=off make run   # where the data lies and where it listens"
 	@echo "  make test T='tests/doors -k drain'                # only some tests"
 
 setup: $(READY)  ## make the virtual environment in .venv (quick when it is there)
 
-# What a node needs, and no more: `make run` on a fresh clone fetches five small packages.
+# What a node needs, and no more: `make run` on a fresh clone fetches six small packages.
 # setuptools goes in first and the build runs without isolation, so that a second run fetches nothing.
 $(SERVES): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -35,21 +35,33 @@ $(READY): $(SERVES)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,lab]'
 	@touch $@
 
-# Redis and ElasticMQ are only measured beside us and never needed to run. Where they cannot be had the tests that use them are skipped
-# and say so; CI is where nothing is skipped.
+# Redis, RabbitMQ, memcached and ElasticMQ are only measured beside us and never needed to run. Where they cannot be had the tests that use
+# them are skipped and say so; CI is where nothing is skipped. What apt installs it would also start: a policy forbids that, and where the
+# machine has none there is one for as long as apt runs.
+# The hosts of tests/network are network namespaces, which `ip` makes.
+ENGINES := redis-server rabbitmq-server memcached ip
+POLICY := /usr/sbin/policy-rc.d
+
 engines: setup
-	@command -v redis-server >/dev/null || { \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    { apt-get install -qq -y --no-install-recommends redis-server || { apt-get update -qq && apt-get install -qq -y --no-install-recommends redis-server; }; } >/dev/null 2>&1; \
-	  fi; command -v redis-server >/dev/null || { \
-	    echo "redis-server is not installed and could not be: what is measured beside Redis is skipped"; [ "$${CI:-}" != true ]; }; }
+	@PATH="$$PATH:/usr/sbin"; export DEBIAN_FRONTEND=noninteractive; missing=; failed=; \
+	for engine in $(ENGINES); do command -v $$engine >/dev/null || missing="$$missing $$engine"; done; \
+	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  [ -e $(POLICY) ] || { trap 'rm -f $(POLICY)' EXIT; trap 'exit 1' HUP INT TERM; printf '#!/bin/sh\nexit 101\n' >$(POLICY); chmod +x $(POLICY); }; \
+	  packages=$$(echo "$$missing " | sed 's/ ip / iproute2 /'); \
+	  { apt-get install -qq -y --no-install-recommends $$packages || { apt-get update -qq; \
+	    for engine in $$packages; do apt-get install -qq -y --no-install-recommends $$engine; done; }; } >/dev/null 2>&1; \
+	fi; \
+	for engine in $$missing; do command -v $$engine >/dev/null || { \
+	  failed=1; echo "$$engine is not installed and could not be: what is measured beside it is skipped"; }; done; \
+	[ -z "$$failed" ] || [ "$${CI:-}" != true ]
 	@$(BIN)/python -m dovetail.lab.drivers.elasticmq >/dev/null || { \
 	  echo "ElasticMQ could not be had: what is measured beside it is skipped"; [ "$${CI:-}" != true ]; }
 
 STORE ?= local:./data
 HTTP ?= 127.0.0.1:9324
+NATIVE ?= 127.0.0.1:9325
 run: $(SERVES)  ## start a node on local:./data
-	@exec $(BIN)/dovetail serve --store $(STORE) --http $(HTTP)
+	@exec $(BIN)/dovetail serve --store $(STORE) --http $(HTTP) --native $(NATIVE)
 
 T ?= tests
 test: setup engines  ## every test but the soak, with the engines they need

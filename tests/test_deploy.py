@@ -62,7 +62,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         inside.queue("orders").send(b"two dozen eggs")
         inside.queue("orders").tap("archive")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_")}
-    command = [sys.executable, "-m", "dovetail", "serve", "--store", "local:./data", "--http", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "dovetail", "serve", "--store", "local:./data", "--http", "127.0.0.1:0", "--native", "off"]
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

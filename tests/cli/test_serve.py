@@ -27,7 +27,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def run(*arguments: str, program: tuple[str, ...] = ("-m", "dovetail", "serve")) -> subprocess.Popen[str]:
         command = [sys.executable, *program, *arguments]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_")} | {"DOVETAIL_NATIVE": "off"}
         pipe = subprocess.PIPE
         process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True)
         processes.append(process)
@@ -89,26 +89,44 @@ def test_with_the_door_shut_it_still_serves(start: Start) -> None:
     assert process.wait(10) == 0
 
 
+def test_both_doors_are_open_unless_told_otherwise(start: Start) -> None:
+    process = start("--store", "memory:", "--http", "127.0.0.1:0", "--native", "127.0.0.1:0", "--advertise", "queue.example")
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    match = re.fullmatch(r"dovetail ready http=http://127\.0\.0\.1:\d+ native=dovetail://127\.0\.0\.1:(\d+)\n", line)
+    assert match is not None, line
+    with socket.create_connection(("127.0.0.1", int(match[1])), 5) as client:
+        client.sendall(b"DOVETAIL\1\0\1\0\0\0\0\0")
+        hello = client.recv(100)
+        assert hello[4] == 128 and len(hello) == 56
+        client.sendall((64).to_bytes(4, "little") + b"\1\0\0\0" + (1).to_bytes(8, "little") + bytes(64))
+        assert client.recv(1000).endswith(f"queue.example:{match[1]}".encode())
+    process.terminate()
+    assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize("door", ["--http", "--native"])
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "example.org:0"])
-def test_it_refuses_to_listen_beyond_this_machine(start: Start, tmp_path: Path, address: str) -> None:
-    process = start("--http", address)
+def test_it_refuses_to_listen_beyond_this_machine(start: Start, tmp_path: Path, door: str, address: str) -> None:
+    process = start(*(["--http", "off"] if door == "--native" else []), door, address)
     out, err = process.communicate(timeout=10)
     assert (process.returncode, out) == (2, "")
-    assert err.startswith(f"dovetail: --http {address}: with --auth open a node listens on this machine only")
+    assert err.startswith(f"dovetail: {door} {address}: with --auth open a node listens on this machine only")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_taken_port_is_told_before_the_store_is_opened(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("door", ["--http", "--native"])
+def test_a_taken_port_is_told_before_the_store_is_opened(start: Start, tmp_path: Path, door: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        process = start("--http", f"127.0.0.1:{taken.getsockname()[1]}")
+        process = start("--http", "127.0.0.1:0", door, f"127.0.0.1:{taken.getsockname()[1]}")
         _, err = process.communicate(timeout=10)
     assert process.returncode == 2 and "cannot listen there" in err and err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("flag", [("--native", "127.0.0.1:9325"), ("--auth", "signed"), ("--store", "nonsense")])
+@pytest.mark.parametrize("flag", [("--native", "127.0.0.1:99999"), ("--auth", "signed"), ("--store", "nonsense")])
 def test_what_does_not_work_is_refused_before_anything_is_opened(start: Start, tmp_path: Path, flag: tuple[str, str]) -> None:
     process = start(*flag)
     _, err = process.communicate(timeout=10)
@@ -151,12 +169,15 @@ class Broker:
     def stop_waiting(self): pass
     async def metrics_page(self, beside): return b"node_metric 1\\n"
 
+class Door:
+    def handle(self, request): raise NotImplementedError
+
 class Node:
     broker = Broker()
     def __init__(self): self.begun = time.monotonic()
     @property
     def ready(self): return time.monotonic() < self.begun + float(sys.argv[2])
-    def sqs_door(self, settings, accounts): return None
+    def sqs_door(self, settings, accounts): return Door()
     async def close(self): pass
 
 async def start(store, *, settings):
@@ -164,7 +185,7 @@ async def start(store, *, settings):
     return Node()
 
 command.start = start
-sys.exit(asyncio.run(command.serve(load({"http": "127.0.0.1:0"}, {}).settings)))
+sys.exit(asyncio.run(command.serve(load({"http": "127.0.0.1:0", "native": "off"}, {}).settings)))
 """
 
 

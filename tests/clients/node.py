@@ -42,7 +42,7 @@ class Node:
         self._listener: threading.Thread | None = None
 
     def start(self) -> Node:
-        command = [sys.executable, "-m", "dovetail", "serve", "--http", f"{self.address}:{self.port}", *self.flags]
+        command = [sys.executable, "-m", "dovetail", "serve", "--http", f"{self.address}:{self.port}", "--native", "off", *self.flags]
         pipe = subprocess.PIPE
         self._process = process = subprocess.Popen(
             command, cwd=self.folder, env=self._environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.contract.house import PATIENCE_S, STORES, House, Kind, soon
+from tests.contract.served_house import OPENSSL, SERVED, ServedHouse
 
 HERE = Path(__file__).parent
 
@@ -31,10 +32,14 @@ def _answered(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., C
     return limited
 
 
-@pytest.fixture(params=STORES, ids=[kind.name for kind in STORES])
+_NO_KEYS = pytest.mark.skipif(OPENSSL is None, reason="openssl makes the certificate")
+_SERVED = [pytest.param(kind, marks=[pytest.mark.slow, *([_NO_KEYS] if "tls" in kind.name else [])]) for kind in SERVED]
+
+
+@pytest.fixture(params=[*STORES, *_SERVED], ids=[kind.name for kind in (*STORES, *SERVED)])
 async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
     kind: Kind = request.param
-    made = House(kind, tmp_path)
+    made = House(kind, tmp_path) if kind in STORES else ServedHouse(kind, tmp_path)
     await soon(made.open())
     failed_before = request.session.testsfailed
     yield made

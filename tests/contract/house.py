@@ -1,6 +1,7 @@
 """A house for the contract suite: one node on the store under test, with a clock that the test moves.
 
-It knows the embedded API and which stores there are, nothing of how a store keeps its word. A new store adds a line to STORES.
+It knows the API and which stores there are, nothing of how a store keeps its word. A new store adds a line to STORES. The same suite runs
+over the client, whose houses are in served_house.py.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ SETTINGS = Settings(local=Local(segment_bytes=2 << 20, snapshot_bytes=1 << 40, s
 
 class House:
     """The node as it is now. After `again` handles of the old node are dead: ask for the queue once more."""
+
+    near = True
+    """The node is on the test's own loop: after so many turns it has got so far and no further."""
 
     def __init__(self, kind: Kind, folder: Path) -> None:
         self.kind = kind
@@ -107,10 +111,16 @@ async def everything(queue: Queue) -> list[Peeked]:
     return await queue.peek(max=100_000)
 
 
+PAUSES: list[Callable[[], Awaitable[None]]] = []
+"""What a turn means where the node is in another process: that it has had its own."""
+
+
 async def turns(count: int = 20) -> None:
     """Let everybody else have so many turns of the loop."""
     for _ in range(count):
         await asyncio.sleep(0)
+    for pause in PAUSES:
+        await pause()
 
 
 async def soon(answer: Awaitable[T]) -> T:

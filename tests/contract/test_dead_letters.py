@@ -136,7 +136,8 @@ async def test_a_redrive_that_is_cancelled_at_once_leaves_room_for_the_next(hous
     _, dead = await pair(house.node)
     task = await dead.redrive()
     await task.cancel()
-    assert (task.status, task.moved) == ("cancelled", 0)
+    # Elsewhere it may have found that there is nothing to move before it heard of it.
+    assert task.moved == 0 and task.status in ("cancelled", "completed")
     await dead.redrive()
     await house.pass_time(1)
 

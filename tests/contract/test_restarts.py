@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dovetail import Message, Outgoing, Queue, Sent
+from dovetail import Message, Messages, Outgoing, Queue, Sent
 from dovetail.errors import DovetailError
 from dovetail.stores import store as seam
 from dovetail.stores.entrytime import EntryTime
@@ -156,7 +156,7 @@ def _plain(answer: Any) -> Any:
             return (*facts, answer.first_received_ms, answer.lease_until_ms, answer.attributes, answer.receipt)
         case Sent():
             return answer.id, answer.sequence, answer.repeat
-        case list() | tuple() if type(answer) in (list, tuple):
+        case list() | tuple() | Messages() if type(answer) in (list, tuple, Messages):
             return [_plain(one) for one in answer]
     return answer
 

@@ -50,13 +50,10 @@ async def test_what_is_past_its_retention_expires_and_what_is_leased_is_spared(h
 async def test_retention_counts_from_the_first_visible_time_so_that_long_delays_outlive_it(house: House) -> None:
     queue = await house.node.queue("orders", retention_s=100)
     await queue.send_many([Outgoing(b"long", delay_s=10_000), b"short"])
-    house.clock.advance(9_999)
-    assert await house.node.store.chores.expire() == 1
-    house.clock.advance(100)
-    assert await house.node.store.chores.expire() == 0
-    assert bodies(await queue.peek()) == [b"long"]
-    house.clock.advance(3)
-    assert await house.node.store.chores.expire() == 1
+    for seconds, left in ((9_999, [b"long"]), (100, [b"long"]), (3, [])):
+        house.clock.advance(seconds)
+        await house.node.store.chores.expire()  # A node that has had a turn meanwhile may have done it by itself.
+        assert bodies(await everything(queue)) == left
 
 
 async def test_expired_messages_leave_by_themselves_once_the_clocks_can_be_trusted(house: House) -> None:

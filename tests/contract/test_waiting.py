@@ -136,9 +136,9 @@ async def test_a_receiver_that_is_cancelled_in_the_moment_of_a_push_takes_no_mes
         (answer,) = await asyncio.gather(task, return_exceptions=True)
         await turns()
         left = await everything(queue)
-        if isinstance(answer, list):
+        if not isinstance(answer, BaseException):
             assert bodies(answer) == [b"a"] and [one.state for one in left] == ([] if delete else ["leased"])
-        elif left or not delete or patience < 2:
+        elif left or not delete or (patience < 2 and house.near):
             # Receive-and-delete is at most once: what was in its hands when it left may be gone, what was only on its way may not.
             assert [(one.state, one.receives) for one in left] == [("visible", 0)], f"lost at turn {patience}"
 
@@ -171,7 +171,7 @@ async def test_receivers_that_leave_at_random_moments_lose_nothing(house: House)
         await turns(chance.randrange(4))
     await house.pass_time(4)
     for answer in await soon(asyncio.gather(*tasks, return_exceptions=True)):
-        assert answer is None or isinstance(answer, (list, asyncio.CancelledError)) or not isinstance(answer, BaseException), answer
+        assert not isinstance(answer, BaseException) or isinstance(answer, asyncio.CancelledError), answer
     await turns()
     left = await everything(queue)
     assert sorted(got + [one.body for one in left if one.state == "visible"]) == sorted(b"%d" % number for number in range(sent))

@@ -11,20 +11,21 @@ from typing import Any
 from dovetail.core import operation as op
 from dovetail.core.column import Column
 from dovetail.core.operation import DEFAULT, Attributes, Complete, Head, Numbered, Push
-from dovetail.core.state import APPLY_VERSION
+from dovetail.core.versions import APPLY_VERSION
 from tests.core.oracle_facts import Message, Queue
 from tests.core.world import Entry, World
 
 PRODUCERS = (b"p" * 16, b"P" * 16)
+STAGES = (b"1" * 16, b"2" * 16, b"3" * 16)
 DAY = 86_400_000
 
 
 class Generator:
-    """`shared` makes entries of several writers, with waiters; `grouped` gives some queues groups."""
+    """`shared` makes entries of several writers, with waiters; `grouped` gives queues groups; `beyond` adds stages and reservations."""
 
-    def __init__(self, seed: int, shared: bool = False, grouped: bool = True, silence: bool = False) -> None:
+    def __init__(self, seed: int, shared: bool = False, grouped: bool = True, silence: bool = False, beyond: bool = False) -> None:
         self.random = Random(seed)
-        self.shared, self.grouped, self.silence = shared, grouped, silence
+        self.shared, self.grouped, self.silence, self.beyond = shared, grouped, silence, beyond
         self.world = World()
         self.entries: list[Entry] = []
         self.now = self.random.choice((1, 1_000_000, 1_700_000_000_000))
@@ -164,6 +165,8 @@ class Generator:
         r = self.random
         number = self.queue()
         queue = self.known(number)
+        if self.beyond and r.random() < 0.3:
+            return self.staging() if r.random() < 0.4 else self.reserving(number)
         kind = r.random()
         if kind < 0.25:
             return self.push()
@@ -185,6 +188,48 @@ class Generator:
             lambda: op.Move(number, r.choice((0, self.queue())), r.choice((1, 3, 100))),
             lambda: op.Tick(),
             lambda: self.rare(number),
+        ]
+        return r.choice(choices)()
+
+    def staging(self) -> Any:
+        r = self.random
+        open_stages = self.world.oracle.stages
+        stage, owner = r.choice(STAGES), r.choice(PRODUCERS)
+        last = self.world.oracle.owners.get(owner, -1)
+        pool = [*open_stages, *open_stages, stage]
+        named = [r.choice(pool) for _ in range(r.choice((0, 1, 1, 2, 3)))]
+        known = open_stages.get(stage)
+        address, push = r.choice(known[1]) if known is not None else (16, self.push())
+        choices: list[Any] = [
+            lambda: op.Stage(stage, self.push()._replace(numbered=None)),
+            lambda: op.Stage(stage, self.push()._replace(numbered=None)),
+            lambda: op.Publish(r.choice((named, list(dict.fromkeys(named)))), owner, max(last + r.choice((1, 1, 1, 1, 5, 0, -1)), 0)),
+            lambda: op.Publish(list(open_stages), owner, last + 1),
+            lambda: op.StageCarry(stage, address + r.choice((0, 0, 16)), push._replace(numbered=None)),
+            lambda: self.rare_staging(named),
+        ]
+        return r.choice(choices)()
+
+    def rare_staging(self, named: list[bytes]) -> Any:
+        return op.Unstage(named) if self.random.random() < 0.7 else op.StageExpire(max(self.now - self.random.choice((0, 60, DAY)), 0))
+
+    def reserving(self, number: int) -> Any:
+        r = self.random
+        name = r.choice(("r", "r", "s"))
+        known = self.known(number).reservations.get(name)
+        if known is None or r.random() < 0.05:
+            return op.ReserveOpen(number, name)
+        epoch, last = max(known.epoch + r.choice((0,) * 12 + (-1,)), 0), max(known.given, default=-1)
+        settled = r.choice([*known.batches] or [last]) + r.choice((0, 0, 0, 0, -1, 1))
+        batch = r.choice((last + 1, last + 1, last + 1, last + 1, last, last - 1, last + 3, settled))
+        choices: list[Any] = [
+            lambda: op.Reserve(number, name, epoch, max(batch, 0), r.choice((1, 1, 2, 3, 10, 1030))),
+            lambda: op.Reserve(number, name, epoch, max(batch, 0), r.choice((1, 1, 2, 3, 10, 1030))),
+            lambda: op.Reserve(number, name, epoch, max(batch, 0), r.choice((1, 1, 2, 3, 10, 1030))),
+            lambda: op.ReserveSettle(number, name, epoch, max(settled, 0)),
+            lambda: op.ReserveSettle(number, name, epoch, max(settled, 0)),
+            lambda: op.ReserveRelease(number, name),
+            lambda: op.ReserveClose(number, name) if r.random() < 0.3 else op.Purge(number) if r.random() < 0.3 else op.Tick(),
         ]
         return r.choice(choices)()
 

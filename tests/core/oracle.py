@@ -11,10 +11,10 @@ from typing import Any
 from dovetail.core import operation as op
 from dovetail.core.operation import Applied, Done, Handout, Head, Outcome, Refusal, Why
 from tests.core.oracle_facts import HOUR, Queue, Writer
-from tests.core.oracle_settling import Settling
+from tests.core.oracle_reserving import Reserving
 
 
-class Oracle(Settling):
+class Oracle(Reserving):
     # Entries, time, writers
 
     def apply(self, after: int, head: Head, operations: Any, addresses: Any, log_stamp: int | None = None) -> Applied:
@@ -35,11 +35,14 @@ class Oracle(Settling):
         self.writer = head.writer
         outcomes: list[Outcome] = []
         for operation, address in zip(operations, addresses, strict=True):
-            for queue in self.queues.values():
-                queue.waiters = [w for w in queue.waiters if w.until > self.time]
+            self._leave_late()
             outcomes.append(getattr(self, "do_" + type(operation).__name__.lower())(operation, address))
             self._serve()
         return Applied(outcomes, self.handouts)
+
+    def _leave_late(self) -> None:
+        for queue in self.queues.values():
+            queue.waiters = [w for w in queue.waiters if w.until > self.time]
 
     def _silence(self, speaking: bytes, step: int) -> None:
         for identity, writer in list(self.writers.items()):
@@ -58,11 +61,13 @@ class Oracle(Settling):
                 del self.writers[identity]
 
     def _serve(self) -> None:
-        """Every lane gives to its waiters whatever it may, first come first served, until nothing more can be given."""
+        """Every lane gives to its waiters whatever it may, first come first served, until nothing more can be given. The lane at which
+        somebody waits longest begins."""
         again = True
         while again:
             again = False
-            for queue in self.queues.values():
+            self.line = [number for number in self.line if number in self.queues and self.queues[number].waiters]
+            for queue in [self.queues[number] for number in self.line]:
                 while queue.waiters and not self.full(queue) and self.available(queue):
                     waiter = queue.waiters[0]
                     buried = len(queue.messages)
@@ -97,6 +102,7 @@ class Oracle(Settling):
 
     def do_retime(self, o: op.Retime, _: int) -> Outcome:
         self.time = max(self.time, o.time)
+        self._leave_late()
         return Done()
 
     # Queues

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.core.operation import Attributes, Handout, Origin
+from dovetail.core.operation import Attributes, Handout, Origin, Push
 
 MINUTES_5 = 300_000
 HOUR = 3_600_000
@@ -29,6 +29,7 @@ class Message:
     """The entry that moved it here: it moves at most once in each."""
     tenant: bytes = b""
     """Its name in a queue without groups; in one with groups the name is in `group`."""
+    reserved: bool = False
     span: Span | None = None
     """The last delivery, until it is known how it ended."""
 
@@ -60,6 +61,16 @@ class Tap:
 
 
 @dataclass
+class Reservation:
+    epoch: int = 0
+    batches: dict[int, list[Message]] = field(default_factory=dict)
+    given: list[int] = field(default_factory=list)
+    """Every number that was ever given to a batch."""
+    settled: int = -1
+    released: int = -1
+
+
+@dataclass
 class Queue:
     number: int
     rules: Attributes
@@ -72,6 +83,8 @@ class Queue:
     taps: dict[str, Tap] = field(default_factory=dict)
     noted: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     """What taps may read: sequence → (address, item, time)."""
+    reservations: dict[str, Reservation] = field(default_factory=dict)
+    epochs: int = 0
     spans: list[Span] = field(default_factory=list)
     noisy: set[bytes] = field(default_factory=set)
     last_push: dict[bytes, int] = field(default_factory=dict)
@@ -112,7 +125,12 @@ class Facts:
         self.producers: dict[bytes, Producer] = {}
         self.writers: dict[bytes, Writer] = {}
         self.writer = b""
+        self.stages: dict[bytes, tuple[int, list[tuple[int, Push]]]] = {}
+        """stage → (when it began, [(address, push)])"""
+        self.owners: dict[bytes, int] = {}
         self.handouts: list[Handout] = []
+        self.line: list[int] = []
+        """Queues at which somebody waits, in the order in which that began."""
 
     def leased(self, message: Message) -> bool:
         return message.handed and message.visible_at > self.time
@@ -124,11 +142,11 @@ class Facts:
         """What a receive could begin with, lowest first."""
         free = []
         met: set[bytes] = set()
-        busy = {message.group for message in queue.messages if self.leased(message)}
+        busy = {message.group for message in queue.messages if self.leased(message) or message.reserved}
         for message in queue.messages:
             blocked = message.group and (message.group in met or message.group in busy)
             met.add(message.group)
-            if message.visible_at <= self.time and not blocked:
+            if message.visible_at <= self.time and not message.reserved and not blocked:
                 free.append(message)
         return free
 
@@ -136,4 +154,4 @@ class Facts:
         messages = self.queues[number].messages
         later = [m for m in messages if m.visible_at > now]
         leased = sum(m.handed for m in later)
-        return len(messages) - len(later), len(later) - leased, leased
+        return len(messages) - len(later) - sum(m.reserved for m in messages), len(later) - leased, leased

@@ -116,6 +116,7 @@ class Flow(Fair):
         if not popped.taken and waits:
             queue.waiters = [w for w in queue.waiters if not o.attempt or w.attempt != o.attempt]
             queue.waiters.append(Waiter(self.writer, address, o.max, o.lease_ms, self.time + o.wait_ms, o.attempt))
+            self.line += [o.queue] if o.queue not in self.line else []
             return popped._replace(waiting=True)
         if o.attempt and popped.taken and not o.delete:
             queue.attempts[o.attempt] = (self.time, [(t.sequence, t.delivery) for t in popped.taken])
@@ -205,9 +206,10 @@ class Flow(Fair):
         blocked: set[bytes] = set()
         for message in list(queue.messages):
             target = self.queues.get(o.target or (message.origin.source if message.origin else 0))
-            if message.visible_at > self.time and message.group:
+            there = message.visible_at <= self.time and not message.reserved
+            if not there and message.group:
                 blocked.add(message.group)
-            free = message.visible_at <= self.time and message.moved_at != self.position and message.group not in blocked
+            free = there and message.moved_at != self.position and message.group not in blocked
             if moved < o.max and free and target is not None and target is not queue:
                 self._move(queue, message, target)
                 moved += 1

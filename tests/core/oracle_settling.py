@@ -93,7 +93,7 @@ class Settling(Flow):
     def do_cancel(self, o: op.Cancel, _: int) -> Outcome:
         def act(queue: Queue, sequence: int, _d: None) -> bool:
             message = queue.find(sequence)
-            idle = message is not None and not self.leased(message)
+            idle = message is not None and not self.leased(message) and not message.reserved
             queue.messages = [m for m in queue.messages if not idle or m is not message]
             return idle
 
@@ -102,7 +102,7 @@ class Settling(Flow):
     def do_reschedule(self, o: op.Reschedule, _: int) -> Outcome:
         def act(queue: Queue, sequence: int, _d: None) -> bool:
             message = queue.find(sequence)
-            idle = message is not None and not self.leased(message)
+            idle = message is not None and not self.leased(message) and not message.reserved
             if message is not None and idle:
                 self._return(message, o.after_ms)
                 if not message.receives:
@@ -132,10 +132,14 @@ class Settling(Flow):
         queue = self.queues.get(o.queue)
         if queue is None:
             return Refusal(Why.NO_QUEUE)
-        gone = len(queue.messages)
-        queue.messages, queue.dedup, queue.attempts = [], {}, {}
-        self.forget_tenants(queue)
-        return Done(gone)
+        gone = [message for message in queue.messages if not message.reserved]
+        for message in gone:
+            self.end_span(message)
+        queue.messages = [message for message in queue.messages if message.reserved]
+        queue.dedup, queue.attempts = {}, {}
+        if not queue.messages:
+            self.forget_tenants(queue)
+        return Done(len(gone))
 
     def do_expire(self, o: op.Expire, _: int) -> Outcome:
         queue = self.queues.get(o.queue)
@@ -143,7 +147,7 @@ class Settling(Flow):
             return Refusal(Why.NO_QUEUE)
 
         def old(m: Message) -> bool:
-            return not self.leased(m) and max(m.pushed, m.first_visible) < o.before
+            return not self.leased(m) and not m.reserved and max(m.pushed, m.first_visible) < o.before
 
         gone = list(filter(old, queue.messages))
         queue.messages = [m for m in queue.messages if m not in gone]

@@ -1,5 +1,5 @@
 """The core and the oracle are given the same random entries and must answer alike, whatever is mixed: groups, delays, leases,
-deduplication, dead letters, numbers, taps, waiters, snapshots.
+deduplication, dead letters, numbers, taps, waiters, stages, reservations, snapshots.
 
 Every run is named by its seed; a failure prints the few entries that are needed for it.
 """
@@ -46,6 +46,33 @@ def test_a_shared_log_with_waiters_answers_as_the_oracle_does(seed: int) -> None
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_shared_log_whose_writers_fall_silent_answers_as_the_oracle_does(seed: int) -> None:
     agree(Generator(seed, shared=True, silence=True))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_log_with_stages_and_reservations_answers_as_the_oracle_does(seed: int) -> None:
+    agree(Generator(seed, grouped=bool(seed % 2), beyond=True))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_shared_log_with_stages_and_reservations_answers_as_the_oracle_does(seed: int) -> None:
+    agree(Generator(seed, shared=True, grouped=bool(seed % 2), silence=seed % 3 == 0, beyond=True))
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(20094, id="a-retime-ends-the-time-of-a-receiver"),
+        pytest.param(20276, id="a-receiver-gets-dead-letters-in-two-hand-outs"),
+        pytest.param(20296, id="how-many-a-lane-still-holds"),
+        pytest.param(20334, id="what-a-complete-and-push-sets-off"),
+        pytest.param(20354, id="what-several-completes-set-off"),
+    ],
+)
+def test_lanes_serve_in_the_order_in_which_somebody_began_to_wait_there(seed: int) -> None:
+    """Long lives in which the order between lanes shows: what one gives to its receivers makes dead letters for another."""
+    run = Generator(seed, shared=True, grouped=False)
+    run.run(150)
+    assert len(run.entries) > 150
 
 
 def _without_the_fence(lane: Lane, sequence: int, delivery: int) -> tuple[Chunk, int] | None:

@@ -64,6 +64,17 @@ OPERATIONS: list[Any] = [
     op.Trim(4096),
     op.Tick(),
     op.Retime(5),
+    op.Stage(KEY, FULL._replace(numbered=None)),
+    op.StageCarry(KEY, 5, Push((1,), Column.of([b"x"]))),
+    op.Publish([KEY, b"s" * 16], b"o" * 16, BIG),
+    op.Publish([], KEY, 0),
+    op.Unstage([KEY]),
+    op.StageExpire(5),
+    op.ReserveOpen(1, "größe"),
+    op.Reserve(1, "r", 2, 3, 4),
+    op.ReserveSettle(1, "r", 2, BIG),
+    op.ReserveRelease(1, "r"),
+    op.ReserveClose(BIG, ""),
 ]
 
 
@@ -156,6 +167,8 @@ def test_one_item_read_alone_is_what_the_whole_push_says(rows: list[tuple[bytes,
     )
     whole = decode_push(encode(push))
     records = [encode(push), encode(op.CompletePush(op.Complete(1, [1], [1]), push)), encode(op.Carry(1, 1, 1, push))]
+    if push.numbered is None:
+        records += [encode(op.Stage(KEY, push)), encode(op.StageCarry(KEY, 1, push))]
     for record in records:
         for index in range(count):
             item = Item(record, index)

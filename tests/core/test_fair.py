@@ -374,6 +374,11 @@ def test_a_fair_queue_on_a_shared_log_answers_as_the_oracle_does(seed: int, low_
     agree(Generator(seed, shared=True, grouped=False))
 
 
+@pytest.mark.parametrize("seed", range(100, 108))
+def test_a_fair_queue_with_reservations_answers_as_the_oracle_does(seed: int, low_floor: None) -> None:
+    agree(Generator(seed, shared=bool(seed % 2), grouped=False, beyond=True))
+
+
 def test_these_stories_have_noisy_tenants_in_them(low_floor: None) -> None:
     generator = Generator(100, grouped=False)
     generator.run(110)

@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.core import snapshot
 from dovetail.core.column import Column
-from dovetail.core.operation import Attributes, Push
+from dovetail.core.operation import Attributes, Publish, Push, Reserve, ReserveOpen, Stage
 from dovetail.errors import CodecError, FormatUnknown
 from tests.core.generator import Generator
 from tests.core.world import Disagreement, Local, reloaded
@@ -17,11 +17,14 @@ DAY = 86_400_000
 
 
 def full() -> Local:
-    """A state with something in every section: groups, chunks, both kinds of time buckets, deduplication."""
+    """A state with something in every section: groups, chunks, both kinds of time buckets, deduplication, stages, reservations."""
     log = Local(Attributes(grouped=True, dedup_ms=1000), Attributes())
     log(Push((1, 2), Column.of([b"x"] * 4), [0, 50, 9 * DAY, 0], Column.of([b"A", b"A", b"B", b""]), bytes(range(64))))
     log.pop(1)
-    log.pop(2, queue=2)
+    log.pop(1, queue=2)
+    log(ReserveOpen(2, "r"), Reserve(2, "r", 1, 0, 1), Reserve(2, "r", 1, 1, 1))
+    log(Stage(b"s" * 16, Push((1,), Column.of([b"x", b"y"]), [5, 6], Column.of([b"A", b"BB"]), bytes(range(32)))))
+    log(Stage(b"s" * 16, Push((1, 2), Column.of([b"z"]))), Publish([], b"o" * 16, 7))
     return log
 
 
@@ -79,7 +82,7 @@ def test_a_newer_snapshot_is_refused_by_name() -> None:
 
 def test_dumping_and_loading_many_states_gives_the_same_bytes_again() -> None:
     for seed in range(6):
-        generator = Generator(seed, shared=bool(seed % 2))
+        generator = Generator(seed, shared=bool(seed % 2), beyond=seed > 2)
         try:
             generator.run(60)
         except Disagreement:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.core.column import Column
-from dovetail.core.operation import Attributes, Complete, Create, Head, Open, Pop, Push, Refusal, Tick, Why
-from dovetail.core.state import APPLY_VERSION
+from dovetail.core.operation import Attributes, Complete, Create, Head, Open, Pop, Push, Refusal, Retime, Tick, Why
+from dovetail.core.versions import APPLY_VERSION
 from tests.core.world import Entry, World, plain
 
 A, B = b"a" * 16, b"b" * 16
@@ -102,6 +102,27 @@ def test_a_receiver_whose_time_is_over_stands_in_nobodys_way() -> None:
     log(B, push(b"x", delay=20))
     popped = log(B, Pop(1, 1), after=30)
     assert [taken.sequence for taken in popped.taken] == [1]
+
+
+def test_a_receiver_whose_time_a_retime_ends_leaves() -> None:
+    log = Shared(Attributes())
+    log(A, Pop(1, 1, wait_ms=10))
+    log(A, push(b"x", delay=20))
+    log(B, Retime(log.now + 20))
+    assert log.given == []
+
+
+def test_the_lane_at_which_somebody_waits_longest_serves_first() -> None:
+    """Queue 1 buries into queue 2. Whether the receiver of 2 gets the dead letter at once or one round later shows in what it is handed."""
+    for first, second, given in ((1, 2, [[1, 2]]), (2, 1, [[1], [2]])):
+        log = Shared(Attributes(lease_ms=10, receives_max=1, dead_letter=2), Attributes())
+        log(A, push(b"x"))
+        log(A, Pop(1, 1))
+        for queue in (first, second):
+            log(A, Pop(queue, 9, wait_ms=1000))
+        log(B, push(b"y", queue=2, delay=10))
+        log(B, Tick(), after=10)
+        assert log.given == given
 
 
 def test_a_complete_frees_its_group_for_the_receiver_that_waits() -> None:

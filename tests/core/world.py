@@ -13,7 +13,7 @@ from dovetail.core import operation as op
 from dovetail.core import snapshot
 from dovetail.core.codec import decode, decode_head, encode, encode_head
 from dovetail.core.column import Column
-from dovetail.core.operation import Attributes, Create, Handout, Head, Popped, Push, Pushed, PushedAll, Refusal, Register, Settled
+from dovetail.core.operation import Attributes, Create, Handout, Head, Popped, Push, Pushed, PushedAll, Refusal, Register, Reserved, Settled
 from dovetail.core.state import State
 from tests.core.oracle import Oracle
 
@@ -47,6 +47,8 @@ def plain(outcome: Any) -> Any:
                 for i in range(t.length)
             ]
             return ("popped", queue, given, until if given else 0, waiting)
+        case Reserved(queue, taken, again):
+            return ("reserved", queue, again, plain(Popped(queue, taken, 0))[2])
         case Handout(writer, waiter, popped):
             return ("handout", writer, waiter, plain(popped))
         case _:
@@ -89,12 +91,20 @@ class World:
         """Everything that can be looked at without changing it."""
         now = self.oracle.time
         self._same("time", self.state.time, now)
+        kept = {name: (stage.began, [one.address for one in stage.records]) for name, stage in self.state.stages.by_id.items()}
+        wanted_stages = {name: (began, [address for address, _ in records]) for name, (began, records) in self.oracle.stages.items()}
+        self._same("stages", kept, wanted_stages)
+        self._same("owners", self.state.stages.owners, self.oracle.owners)
         self._same("queues", list(self.state.lanes), list(self.oracle.queues))
         for number, queue in self.oracle.queues.items():
             lane = self.state.lanes[number]
             later = sorted({m.visible_at for m in queue.messages if m.visible_at > now})
             for time in (now, *later[:2], *later[-1:]):
                 self._same(f"counts of {number} at {time}", lane.counts(time), self.oracle.counts(number, time))
+            self._same(f"reserved in {number}", lane.reserved, sum(m.reserved for m in queue.messages))
+            batches = {name: {n: len(batch) for n, batch in known.batches.items()} for name, known in lane.reservations.items()}
+            given = {name: {n: len(batch) for n, batch in known.batches.items()} for name, known in queue.reservations.items()}
+            self._same(f"batches of {number}", batches, given)
             self._same(f"live in {number}", [c.base + at for c, at in lane.walk()], [m.sequence for m in queue.messages])
             due = lane.next_visible_at(now)
             if self.oracle.available(queue):
@@ -186,6 +196,22 @@ class Local:
 
     def complete(self, *receipts: tuple[int, int], queue: int = 1, after: int = 0) -> list[bool]:
         return list(self(op.Complete(queue, [r[0] for r in receipts], [r[1] for r in receipts]), after=after).done)
+
+    def stage(self, name: bytes, *bodies: bytes, queues: tuple[int, ...] = (1,), **more: Any) -> Any:
+        groups = more.pop("groups", None)
+        column = Column.of(groups) if groups is not None else None
+        return self(op.Stage(name * 16, Push(queues, Column.of(bodies), groups=column, **more)))
+
+    def publish(self, *names: bytes, batch: int = 0, after: int = 0) -> Any:
+        return self(op.Publish([name * 16 for name in names], b"o" * 16, batch), after=after)
+
+    def own(self, name: str = "r", queue: int = 1) -> int:
+        """Open a reservation; its epoch."""
+        return int(self(op.ReserveOpen(queue, name)).epoch)
+
+    def reserve(self, epoch: int, batch: int, most: int = 10, queue: int = 1, after: int = 0, name: str = "r") -> list[int]:
+        """The sequences of a batch."""
+        return [t.sequence + i for t in self(op.Reserve(queue, name, epoch, batch, most), after=after).taken for i in range(t.length)]
 
     def counts(self, queue: int = 1) -> tuple[int, int, int]:
         return self.state.lanes[queue].counts(self.now)

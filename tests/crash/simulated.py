@@ -135,9 +135,9 @@ async def short_script(life: Life) -> None:
         await life.tell(life.node.snapshot())
 
 
-async def live(disk: SimDisk, ledger: Ledger, clock: ManualClock, script: Script | None) -> bool:
+async def live(disk: SimDisk, ledger: Ledger, clock: ManualClock, script: Script | None, make: type[Life] = Life) -> bool:
     """Open, judge, go on. False where it died on the way. An error that a life raises by itself ends it too: nothing was promised by it."""
-    life = Life(disk, ledger, clock)
+    life = make(disk, ledger, clock)
     try:
         await life.open()
         await life.judge()

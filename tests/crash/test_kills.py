@@ -27,10 +27,10 @@ WORKER = Path(__file__).with_name("worker.py")
 ROOT = WORKER.parent.parent.parent
 
 
-def life(folder: Path, seed: int, ledger: Ledger, chance: random.Random) -> None:
+def life(folder: Path, seed: int, ledger: Ledger, chance: random.Random, worker: Path = WORKER, doubt: object = None) -> None:
     """One life of the node. One in five is killed while it still recovers."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    command = [sys.executable, str(WORKER), str(folder), str(seed), json.dumps(ledger.resend())]
+    command = [sys.executable, str(worker), str(folder), str(seed), json.dumps(ledger.resend() if doubt is None else doubt)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     ready = threading.Event()
     lines: list[bytes] = []

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dovetail.clock import ManualClock
-from dovetail.core import settling
+from dovetail.core import pushing, settling
 from dovetail.core.chunk import HELD, LEASED, MASK, READY, SHIFT
 from dovetail.core.state import State
 from dovetail.errors import StorageError
@@ -115,7 +115,7 @@ def _with_every_safeguard_the_same_story_is_lawful(request: pytest.FixtureReques
 
 @pytest.mark.slow
 def test_without_the_sync_before_the_answer_an_acknowledged_message_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Syncer, "run", lambda self, sync, done: done(None))
+    monkeypatch.setattr(Syncer, "run", lambda self, sync, done, *_: done(None))
     assert any("acknowledged and is lost" in law for law in broken_laws(deaths, 30))
 
 
@@ -129,7 +129,7 @@ def test_without_the_fence_a_dead_receipt_is_honoured(monkeypatch: pytest.Monkey
 
 
 def test_without_the_numbers_a_resent_message_is_stored_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(State, "_push_numbered", lambda self, o, numbered, address: self._push_items(o, address, 0))
+    monkeypatch.setattr(pushing, "push_numbered", lambda state, o, numbered, address: pushing.push_items(state, o, address, 0))
     assert any("is there 2 times" in law for law in broken_laws(resent, 1))
 
 

@@ -19,10 +19,12 @@ import dovetail
 from dovetail import Node, Outgoing
 from dovetail.clock import ManualClock
 from dovetail.settings import Local, Settings
+from dovetail.stores.store import Outgoing as Raw
 
 SETTINGS = Settings(local=Local(segment_bytes=2 << 20, snapshot_bytes=1 << 40, sync="inline"))
 MADE_AT_MS = 1_700_000_000_000
 YEAR_S = 365 * 86_400
+OWNER = b"o" * 16
 GIVEN_ID = "00112233-4455-6677-8899-aabbccddeeff"
 
 
@@ -47,7 +49,35 @@ async def before_the_snapshot(node: Node) -> dict[str, object]:
     gone = await node.queue("gone")
     await gone.send(b"gone")
     await node.drop("gone")
-    return {"leased": leased.receipt, "done": done.receipt, "a1": a1.receipt, "ids": [one.id for one in sent]}
+    facts = {"leased": leased.receipt, "done": done.receipt, "a1": a1.receipt, "ids": [one.id for one in sent]}
+    return facts | await tenants(node)
+
+
+async def tenants(node: Node) -> dict[str, object]:
+    """Since apply version 2: names in a queue without groups."""
+    fair = await node.queue("fair")
+    await fair.send_many([Outgoing(b"n%d" % number, group="noisy") for number in range(40)])
+    for message in await fair.receive(max=35, lease_s=YEAR_S):
+        await message.extend(YEAR_S)
+    await fair.send(b"q", group="quiet")
+    return {"version": 2} | await stages_and_reservations(node)
+
+
+async def stages_and_reservations(node: Node) -> dict[str, object]:
+    """Since apply version 3."""
+    sink, job, broker = await node.queue("sink", deduplication_s=YEAR_S), await node.queue("job"), node.broker
+    await broker.stage(b"1" * 16, [sink.lane], [Raw(b"published", group=b"t"), Raw(b"later", delay_ms=YEAR_S * 1000)])
+    await broker.publish([b"1" * 16], OWNER, 4)
+    await broker.stage(b"2" * 16, [sink.lane, job.lane], [Raw(b"staged", group=b"t", dedup=b"d" * 16), Raw(b"too", delay_ms=5000)])
+    await job.send_many([b"%d" % number for number in range(6)])
+    epoch, _ = await broker.reserve_open(job.lane, "job")
+    for batch, most in ((0, 1), (1, 2), (2, 1)):
+        await broker.reserve(job.lane, "job", epoch, batch, most)
+    await broker.reserve_settle(job.lane, "job", epoch, 0)
+    await broker.reserve_open(job.lane, "released")
+    await broker.reserve(job.lane, "released", epoch + 1, 7, 1)
+    await broker.reserve_release(job.lane, "released")
+    return {"version": 3, "epoch": epoch}
 
 
 async def after_the_snapshot(node: Node) -> dict[str, object]:
@@ -63,6 +93,11 @@ async def after_the_snapshot(node: Node) -> dict[str, object]:
     purged = await node.queue("purged")
     await purged.send(b"purged")
     await purged.purge()
+    sink, job = await node.queue("sink"), await node.queue("job")
+    await node.broker.stage(b"3" * 16, [sink.lane], [Raw(b"tail")])
+    await node.broker.stage(b"4" * 16, [sink.lane], [Raw(b"published tail")])
+    await node.broker.publish([b"4" * 16], OWNER, 5)
+    await node.broker.reserve(job.lane, "job", 1, 3, 1)
     return {"b1": b1.receipt}
 
 

@@ -13,7 +13,9 @@ import pytest
 import dovetail
 from dovetail import Node
 from dovetail.clock import ManualClock
-from tests.format.make_folder import GIVEN_ID, MADE_AT_MS, SETTINGS, YEAR_S
+from dovetail.core.operation import Joined
+from dovetail.errors import Fenced
+from tests.format.make_folder import GIVEN_ID, MADE_AT_MS, OWNER, SETTINGS, YEAR_S, Raw
 
 ARCHIVES = sorted(Path(__file__).parent.glob("v*.tar.gz"))
 
@@ -26,7 +28,9 @@ async def states(node: Node, name: str, namespace: str = "default") -> list[tupl
 async def look(folder: Path, facts: dict[str, Any]) -> None:
     clock = ManualClock(MADE_AT_MS + 1000)
     async with dovetail.open(f"local:{folder}", settings=SETTINGS, clock=clock) as node:
-        assert (await node.queues(), await node.queues(namespace="eu")) == (["grouped", "once", "purged"], ["dead", "plain"])
+        version = facts.get("version", 1)
+        names = ["grouped", "once", "purged", *["fair"] * (version >= 2), *["sink", "job"] * (version >= 3)]
+        assert (await node.queues(), await node.queues(namespace="eu")) == (sorted(names), ["dead", "plain"])
         assert await states(node, "plain", "eu") == [
             (b"leased", "leased"),
             (b"in a year", "delayed"),
@@ -46,7 +50,47 @@ async def look(folder: Path, facts: dict[str, Any]) -> None:
         assert [one.body for one in tapped] == [b"leased", b"done", b"in a year", b"waiting", b"tail", b"tail in a year"]
         assert await plain.complete([facts["done"], facts["leased"]]) == [False, True]
         assert await plain.cancel(facts["ids"][3]) is True
+        if "fair" in names:
+            await look_at_tenants(node)
+        if "sink" in names:
+            await look_at_stages_and_reservations(node, facts["epoch"], clock)
         await look_at_groups_and_repeats(node, facts, clock)
+
+
+async def look_at_tenants(node: Node) -> None:
+    fair = await node.queue("fair")
+    assert [state for _, state in await states(node, "fair")] == ["leased"] * 35 + ["visible"] * 6
+    assert [one.body for one in await fair.receive(max=2)] == [b"q", b"n35"], "the noisy one is known from before"
+
+
+async def look_at_stages_and_reservations(node: Node, epoch: int, clock: ManualClock) -> None:
+    sink, job, broker = await node.queue("sink"), await node.queue("job"), node.broker
+    assert await states(node, "sink") == [(b"published", "visible"), (b"later", "delayed"), (b"published tail", "visible")]
+    assert [(one.stage, one.messages, one.bytes) for one in broker.store.stages()] == [(b"2" * 16, 2, 9), (b"3" * 16, 1, 4)]
+    assert (await broker.publish([b"2" * 16, b"3" * 16], OWNER, 6)).joined == (
+        Joined(sink.lane.queue, 3, 0, 13),
+        Joined(job.lane.queue, 2, 0, 9),
+    )
+    assert (await broker.publish([], OWNER, 6)).before
+    assert [(one.body, one.group) for one in await sink.receive(max=9)] == [
+        (b"published", "t"),
+        (b"published tail", None),
+        (b"staged", "t"),
+        (b"tail", None),
+    ]
+    assert [one.repeat for one in await broker.push(sink.lane, [Raw(b"again", dedup=b"d" * 16)])] == [True]
+    lane = job.lane
+    assert [(one.name, one.last, one.settled, dict(one.batches)) for one in lane.reservations()] == [
+        ("job", 3, 0, {1: 2, 2: 1, 3: 1}),
+        ("released", 7, -1, {}),
+    ]
+    held = [[one.body for one in await broker.reserve(lane, "job", epoch, batch, 9)] for batch in (1, 2, 3)]
+    assert held == [[b"1", b"2"], [b"3"], [b"4"]]
+    with pytest.raises(Fenced):
+        await broker.reserve(lane, "released", epoch + 1, 8, 1)
+    assert await broker.reserve_settle(lane, "job", epoch, 3) == 4
+    clock.advance(5)
+    assert [one.body for one in await job.receive(max=9)] == [b"5", b"staged", b"too"]
 
 
 async def look_at_groups_and_repeats(node: Node, facts: dict[str, Any], clock: ManualClock) -> None:
@@ -83,4 +127,4 @@ def test_a_folder_of_every_version_is_read_whole(archive: Path, tmp_path: Path) 
 
 
 def test_there_is_a_folder_of_this_version() -> None:
-    assert ARCHIVES, "make it: python -m tests.format.make_folder tests/format/v1.tar.gz"
+    assert ARCHIVES, "make it: python -m tests.format.make_folder tests/format/v3.tar.gz"

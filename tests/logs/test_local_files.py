@@ -14,6 +14,7 @@ import pytest
 
 from dovetail.errors import Damaged, FolderLocked, FormatUnknown, StorageError, StorageFull
 from dovetail.logs.local import CommitLog, Recovered, export, inspect, platform
+from dovetail.logs.local.kernelsync import KernelSync
 from dovetail.logs.local.segment import encode_header
 from dovetail.logs.local.syncer import WINDOW_SYNCS, Syncer, SyncMode
 from dovetail.logs.log import Entry
@@ -178,7 +179,7 @@ def test_inspection_counts_what_is_there_beside_a_live_log(tmp_path: Path) -> No
 # -- syncing ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sync", ["inline", "thread", "auto"])
+@pytest.mark.parametrize("sync", ["inline", "thread", "kernel", "auto"])
 async def test_entries_are_delivered_in_order_wherever_the_sync_runs(tmp_path: Path, sync: SyncMode) -> None:
     log = open_log(tmp_path, sync)
     got: list[int] = []
@@ -191,8 +192,8 @@ async def test_entries_are_delivered_in_order_wherever_the_sync_runs(tmp_path: P
 
     log.start(deliver, never)
     for number in range(300):
-        log.append([b"%08d" % number, b"x" * 1000])
-        if sync == "thread" and number == 0:
+        log.append([b"%08d" % number, b"x" * 1000], callers=number % 20)
+        if sync in ("thread", "kernel") and number == 0:
             assert log.busy and got == []
         if number % 7 == 0:
             await asyncio.sleep(0)
@@ -205,8 +206,9 @@ async def test_entries_are_delivered_in_order_wherever_the_sync_runs(tmp_path: P
     log.close()
 
 
-async def test_closing_waits_for_the_sync_under_way_and_delivers_it(tmp_path: Path) -> None:
-    log = open_log(tmp_path, "thread")
+@pytest.mark.parametrize("sync", ["thread", "kernel"])
+async def test_closing_waits_for_the_sync_under_way_and_delivers_it(tmp_path: Path, sync: SyncMode) -> None:
+    log = open_log(tmp_path, sync)
     got: list[Entry] = []
     log.start(got.append, never)
     log.append([b"00000000"])
@@ -224,12 +226,12 @@ def test_slow_syncs_go_to_the_thread_and_fast_ones_come_back() -> None:
         syncer.average_s = 0.0012
         done: list[BaseException | None] = []
         syncer.run(lambda: None, done.append)
-        assert syncer.threaded and done == [None]
+        assert syncer.slow and done == [None]
         for _ in range(WINDOW_SYNCS):
             syncer.run(lambda: None, done.append)
             while syncer.running:
                 await asyncio.sleep(0.001)
-        assert not syncer.threaded
+        assert not syncer.slow
         syncer.close()
 
     asyncio.run(story())
@@ -258,6 +260,37 @@ async def test_a_failed_sync_stops_the_log_and_is_never_retried(tmp_path: Path, 
         log.append([b"later"])
     log.close()
     assert (got, len(failures), len(calls)) == ([], 1, 1)
+
+
+async def test_a_sync_that_failed_in_the_kernel_stops_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path, "kernel")
+    got: list[Entry] = []
+    failures: list[BaseException] = []
+    log.start(got.append, failures.append)
+    if log.syncer._kernel is None:
+        pytest.skip("this kernel does not sync by itself")
+    # As the kernel says it: the number of the error below zero, read as an unsigned one.
+    ended = KernelSync._ended
+    monkeypatch.setattr(KernelSync, "_ended", lambda self, result: ended(self, (1 << 64) - errno.EIO))
+    log.append([b"lost"])
+    while log.busy:
+        await asyncio.sleep(0.001)
+    assert got == [] and [type(error) for error in failures] == [StorageError] and os.strerror(errno.EIO) in str(failures[0])
+    with pytest.raises(StorageError):
+        log.append([b"later"])
+    log.close()
+
+
+async def test_where_the_kernel_does_not_take_a_sync_it_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path, "kernel")
+    got: list[Entry] = []
+    log.start(got.append, never)
+    asked: list[int] = []
+    monkeypatch.setattr(KernelSync, "begin", lambda self, file, done: bool(asked.append(file)))
+    log.append([b"00000000"])
+    log.append([b"00000001"])
+    assert len(got) == 2 and len(asked) <= 1
+    log.close()
 
 
 async def test_an_idle_log_writes_one_mark_and_then_nothing(tmp_path: Path) -> None:

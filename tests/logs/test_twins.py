@@ -80,7 +80,7 @@ def _with_every_safeguard_the_same_story_is_lawful(request: pytest.FixtureReques
 def test_without_the_sync_before_delivery_the_law_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     late: list[Callable[[], None]] = []
 
-    def run(self: Syncer, sync: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+    def run(self: Syncer, sync: Callable[[], None], done: Callable[[BaseException | None], None], *_: int) -> None:
         if late:
             late.pop()()
         late.append(sync)

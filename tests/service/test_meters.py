@@ -64,7 +64,9 @@ async def test_what_a_queue_went_through_is_on_the_page() -> None:
         "deliveries_past_limit": 0,
     }.items():
         assert series(page, f"dovetail_{name}") == {label: value}, name
-    assert series(page, "dovetail_messages") == {f'{label},state="{state}"': 1 for state in ("visible", "delayed", "leased")}
+    assert series(page, "dovetail_messages") == {
+        f'{label},state="{state}"': value for state, value in (("visible", 1), ("delayed", 1), ("leased", 1), ("reserved", 0))
+    }
     assert series(page, "dovetail_queues") == {"": 1}
 
 

@@ -28,7 +28,7 @@ _names = count(1)
 def server() -> Iterator[str]:
     """The URL of `dovetail serve` in a process of its own."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_")}
-    command = [sys.executable, "-m", "dovetail", "serve", "--store", "memory:", "--http", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "dovetail", "serve", "--store", "memory:", "--http", "127.0.0.1:0", "--native", "off"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     line = process.stdout.readline()

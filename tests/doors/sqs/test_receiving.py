@@ -32,6 +32,20 @@ async def send(desk: Desk, url: str, *bodies: str, **more: Any) -> None:
 # Visibility
 
 
+async def test_a_lease_may_be_changed_for_twelve_hours_in_all(desk: Desk, queue: str, clock: ManualClock) -> None:
+    """Counted from the receive, whatever was asked for in between; a later delivery begins anew."""
+    await send(desk, queue, "x")
+    for _ in range(2):
+        handle = (await desk.receive(queue, VisibilityTimeout=43_200))["ReceiptHandle"]
+        clock.advance(10 * 3600)
+        change = {"QueueUrl": queue, "ReceiptHandle": handle}
+        await desk("ChangeMessageVisibility", **change, VisibilityTimeout=2 * 3600)
+        text = "Value 7262 for parameter VisibilityTimeout is invalid. Reason: Total VisibilityTimeout for the message is beyond the limit"
+        told = await refusal(desk, "ChangeMessageVisibility", **change, VisibilityTimeout=2 * 3600 + 62)
+        assert told == ("InvalidParameterValue", text + " [43200 seconds].")
+        await desk("ChangeMessageVisibility", **change, VisibilityTimeout=0)
+
+
 async def test_a_message_is_hidden_for_the_time_of_the_queue_or_of_the_call(desk: Desk, queue: str, clock: ManualClock) -> None:
     await send(desk, queue, "x")
     for seconds, asked in ((30, {}), (5, {"VisibilityTimeout": 5})):

@@ -1,0 +1,119 @@
+"""Nodes for these tests: the real command in a process of its own, and the same door inside this process, whose clock the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dovetail.doors.native.bounds import Bounds
+from dovetail.doors.native.door import Door
+from dovetail.doors.native.server import Server
+from dovetail.node import Node, start
+from dovetail.service.accounts import Accounts
+from dovetail.settings import Settings
+from dovetail.testing import MovableClock
+from tests.doors.native.stranger import Stranger
+
+T = TypeVar("T")
+READY = re.compile(r"dovetail ready http=(\S+) native=dovetails?://127\.0\.0\.1:(\d+)\n")
+
+
+class Process:
+    """`dovetail serve` with the native door open. A later `begin` has the same folder, and a port of its own."""
+
+    def __init__(self, *flags: str, environment: Mapping[str, str] | None = None) -> None:
+        self.flags = flags
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_")} | dict(environment or {})
+        self.port = 0
+        self.http = ""
+        self.process: subprocess.Popen[str] | None = None
+
+    def begin(self) -> Process:
+        command = [sys.executable, "-m", "dovetail", "serve", "--native", "127.0.0.1:0", *self.flags]
+        self.process = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert self.process.stdout is not None
+        match = READY.fullmatch(self.process.stdout.readline())
+        assert match is not None, "the node did not start"
+        self.http, self.port = match[1], int(match[2])
+        return self
+
+    def end(self, number: signal.Signals | None = signal.SIGTERM) -> int:
+        """Its exit code. Without a number it is ending already."""
+        process, self.process = self.process, None
+        if process is None:
+            return 0
+        if number is not None:
+            process.send_signal(number)
+        try:
+            return process.wait(15)
+        finally:
+            assert process.stdout is not None
+            process.stdout.close()
+
+    @property
+    def resident_bytes(self) -> int:
+        assert self.process is not None
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]  # Linux has the line
+
+
+class Inside:
+    """A node with its native door, on a loop in a thread. `call` does something there; `advance` moves its clock."""
+
+    def __init__(self, *, bounds: Bounds | None = None, settings: Settings | None = None, accounts: Accounts | None = None) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.clock = MovableClock()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+        self._settings = settings or Settings()
+        self._bounds = bounds or Bounds()
+        self._accounts = accounts
+        self.node: Node
+        self.server: Server
+        self.door: Door
+        self.port = self.do(self._open())
+
+    async def _open(self) -> int:
+        self.node = await start("memory:", settings=self._settings, clock=self.clock)
+        sqs = self.node.sqs_door(self._settings, self._accounts)
+        self.door = self.node.native_door(self._settings, self._accounts, sqs)
+        self.door.bounds = self._bounds
+        self.server = Server(self._bounds)
+        await self.server.serve(self.door)
+        return (await self.server.listen("127.0.0.1", 0))[1]
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(20)
+
+    def call(self, act: Callable[[], T]) -> T:
+        async def work() -> T:
+            return act()
+
+        return self.do(work())
+
+    def advance(self, seconds: float) -> None:
+        async def work() -> None:
+            await self.clock.advance(seconds)
+
+        self.do(work())
+
+    def stranger(self, **given: Any) -> Stranger:
+        return Stranger(self.port, **given)
+
+    def close(self) -> None:
+        async def work() -> None:
+            await self.server.drain(0.2)
+            await self.node.close()
+
+        self.do(work())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(10)
+        self.loop.close()

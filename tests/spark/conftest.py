@@ -1,0 +1,63 @@
+"""One node in memory and one Spark session for all tests of this room; the session only where a test asks for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'dovetail[spark]'")
+
+from tests.spark.house import ROOT, Node
+
+_names = count()
+
+
+@pytest.fixture(scope="session")
+def shared_node() -> Iterator[Node]:
+    node = Node().start()
+    yield node
+    node.stop()
+
+
+@pytest.fixture
+def node(shared_node: Node) -> Node:
+    return shared_node
+
+
+@pytest.fixture
+def queue() -> str:
+    """A name that no other test has."""
+    return f"queue-{next(_names)}"
+
+
+@pytest.fixture
+def local_node(tmp_path: Path) -> Iterator[Node]:
+    node = Node(f"local:{tmp_path / 'data'}").start()
+    yield node
+    node.stop()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    import dovetail.spark
+
+    # Workers unpickle what tests define.
+    os.environ["PYTHONPATH"] = f"{ROOT}:{ROOT / 'src'}"
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.default.parallelism": "1",
+        "spark.log.level": "OFF",
+    }
+    session = dovetail.spark.session("tests", master="local[2]", settings=settings)
+    yield session
+    session.stop()

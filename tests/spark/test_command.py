@@ -1,0 +1,61 @@
+"""`dovetail pipeline` as a command: what it lists, what it refuses, what it does without a JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dovetail.cli import main
+from dovetail.doors.native.codec import requests
+from dovetail.spark.pipelines import PIPELINES
+from tests.spark.house import Node, bodies
+from tests.spark.test_archive import Published, stage
+
+
+def test_the_list_names_every_pipeline(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(PIPELINES)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (["nothing"], "there is no pipeline 'nothing'; there are archive, replay, measure"),
+        (["archive", "--queue", "q"], "missing: target"),
+        (["replay", "--queue", "q", "--archive", "a", "--source", "s", "--since", "soon"], "'soon' is no time"),
+        (["measure", "--file", "missing.toml"], "No such file"),
+    ],
+)
+def test_what_is_wrong_is_one_line(node: Node, capsys: pytest.CaptureFixture[str], told: list[str], said: str) -> None:
+    node.declare("q")
+    if told[0] == "replay":
+        told = [*told, "--endpoint", node.endpoint]
+    assert main(["pipeline", "run", *told]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_settings_come_from_a_file_and_a_flag_wins(node: Node, queue: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sink = Published(tmp_path / "archive", "archive")
+    stage(sink, 0, {"2026-05-01-12": range(10, 40)})
+    sink.publish(0)
+    node.declare(queue)
+    file = tmp_path / "settings.toml"
+    file.write_text(f'archive = "{tmp_path / "archive"}"\nsource = "orders"\nqueue = "elsewhere"\nendpoint = "{node.endpoint}"\n')
+    assert main(["pipeline", "run", "replay", "--file", str(file), "--queue", queue]) == 0
+    assert capsys.readouterr().out == "30 messages were pushed\n"
+    assert list(node.line.ask(requests.Peek(node.declare(queue), 100)).bodies) == bodies(10, 40)
+
+
+@pytest.mark.slow
+def test_a_trace_is_measured_by_spark(spark: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"queue": 1, "kind": kind, "time_ns": n, "payload": n} for n in range(10) for kind in ("acked", "delivered")]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "trace.parquet")
+    assert (
+        main(["pipeline", "run", "measure", "--trace", str(tmp_path / "trace.parquet"), "--target", str(tmp_path / "report.parquet")]) == 0
+    )
+    assert "1: 10 of 10 delivered, lost 0.000%" in capsys.readouterr().out
+    assert pq.read_table(tmp_path / "report.parquet")["delivered"].to_pylist() == [10]

@@ -1,0 +1,162 @@
+"""What only Spark itself can show, in one session: it finds the source, shows no secret, replays what it must, releases what it may."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from pyspark.errors import PySparkException
+
+import dovetail.spark
+from dovetail.spark.pipelines import find
+from dovetail.spark.pipelines.archive import Step, start
+from dovetail.spark.pipelines.published import Published
+from tests.spark.crashing import CrashingSource, crash
+from tests.spark.house import Node, bodies
+
+pytestmark = pytest.mark.slow
+
+POINTS = ["before-wal", "after-wal", "in-task", "before-sink", "after-sink", "before-commit", "after-commit"]
+
+
+def options_of(node: Node, queue: str, **more: Any) -> dict[str, Any]:
+    return {"endpoint": node.endpoint, "queue": queue, "tap": "t", **more}
+
+
+def test_a_batch_read_finds_the_source_and_shows_no_secret(spark: Any, node: Node, queue: str, capfd: pytest.CaptureFixture[str]) -> None:
+    node.push(queue, bodies(0, 1000))
+    said = options_of(node, queue, key="AKIDEXAMPLE", secret="wJalrXUtnFEMI", partitions=2)
+    rows = spark.read.format("dovetail").options(**said).load()
+    found = rows.selectExpr("count(*)", "count(distinct id)", "min(sequence)", "max(sequence)").first()
+    assert tuple(found) == (1000, 1000, 1, 1000)
+    rows.explain(True)
+    spark.sql("SET").count()
+    shown = capfd.readouterr()
+    assert "wJalr" not in shown.out + shown.err
+    said.pop("tap")
+    waiting = spark.read.format("dovetail").options(**said).load()
+    assert {(row.state, row["count"]) for row in waiting.groupBy("state").count().collect()} == {("visible", 1000)}
+    with pytest.raises(PySparkException, match="there is no option 'maxrowpertrigger'"):
+        spark.read.format("dovetail").options(**said, maxRowPerTrigger=5).load()
+
+
+def query_of(spark: Any, said: dict[str, Any], target: Path, folder: Path, sink: Step | None) -> Any:
+    """A stream into Spark's own file sink, or into an archive."""
+    stream = spark.readStream.format("crashing").options(**said, folder=str(folder)).load().select("sequence", "queue", "time", "body")
+    writer = stream.writeStream.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+    if sink is None:
+        return writer.format("parquet").option("path", str(target)).start()
+
+    def step(rows: Any, batch: int) -> None:
+        crash(str(folder), "before-sink")
+        sink(rows, batch)
+        crash(str(folder), "after-sink")
+
+    return writer.foreachBatch(step).start()
+
+
+@pytest.mark.parametrize("kind", ["file sink", "archive"])
+def test_a_query_that_dies_at_every_point_loses_and_doubles_nothing(spark: Any, node: Node, queue: str, tmp_path: Path, kind: str) -> None:
+    spark.dataSource.register(CrashingSource)
+    said = options_of(node, queue, maxRowsPerTrigger=500, partitions=2)
+    target = tmp_path / "target"
+    sink = Step(Published(target, "t")) if kind == "archive" else None
+    pushed = died = 0
+    for point in POINTS if sink else [point for point in POINTS if "sink" not in point]:
+        node.push(queue, bodies(pushed, pushed + 1000))
+        pushed += 1000
+        (tmp_path / f"crash-{point}").touch()
+        try:
+            query_of(spark, said, target, tmp_path, sink).awaitTermination()
+        except PySparkException as error:
+            assert point in str(error)
+            died += 1
+        # The state that a driver leaves which dies between the sink's commit and its own commit log.
+        commits = sorted((int(file.name) for file in (tmp_path / "checkpoint" / "commits").glob("[0-9]*")), reverse=True)
+        if commits and point in ("in-task", "before-commit"):
+            for file in (tmp_path / "checkpoint" / "commits").glob(f"*{commits[0]}*"):
+                file.unlink()
+    assert died >= 4
+    for point in POINTS:
+        (tmp_path / f"crash-{point}").unlink(missing_ok=True)
+    query_of(spark, said, target, tmp_path, sink).awaitTermination()
+    read = spark.read.parquet(str(target)) if sink is None else None
+    found = (
+        [row.body for row in read.collect()] if read is not None else ds.dataset(target, partitioning="hive").to_table()["body"].to_pylist()
+    )
+    assert sorted(map(bytes, found)) == sorted(bodies(0, pushed))
+
+
+def test_the_archive_pipeline_releases_all_that_it_has_archived_and_shows_its_lag(
+    spark: Any, node: Node, queue: str, tmp_path: Path
+) -> None:
+    node.push(queue, bodies(0, 2500))
+    told = find("archive").checked({"endpoint": node.endpoint, "queue": queue, "tap": "t", "target": str(tmp_path), "rows": "1000"})
+    query = start(spark, told)
+    query.awaitTermination()
+    progress = [one for one in query.recentProgress if one["numInputRows"]]
+    assert [(one["numInputRows"], dovetail.spark.lag(one)) for one in progress] == [
+        (1000, {queue: 1500}),
+        (1000, {queue: 500}),
+        (500, {queue: 0}),
+    ]
+    deadline = time.monotonic() + 10
+    while node.tap(queue, "t").next != 2501 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert node.tap(queue, "t").next == 2501
+    assert sorted(map(int, ds.dataset(tmp_path, partitioning="hive").to_table()["body"].to_pylist())) == list(range(2500))
+    again = start(spark, told)
+    again.awaitTermination()
+    assert not [one for one in again.recentProgress if one["numInputRows"]]
+
+
+def test_a_node_that_is_killed_under_a_stream_is_waited_for(spark: Any, local_node: Node, queue: str, tmp_path: Path) -> None:
+    local_node.push(queue, bodies(0, 3000))
+    said = options_of(local_node, queue, maxRowsPerTrigger=1000, key="AKIDEXAMPLE", secret="wJalrXUtnFEMI")
+    dovetail.spark.follow(spark, **said)
+    stream = spark.readStream.format("dovetail").options(**said).load()
+    writer = (
+        stream.writeStream.format("parquet")
+        .option("path", str(tmp_path / "out"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+    )
+    query = writer.start()
+    try:
+        pushed = 3000
+        for _ in range(2):
+            time.sleep(1)
+            local_node.kill()
+            local_node.start()
+            local_node.push(queue, bodies(pushed, pushed + 1000))
+            pushed += 1000
+        deadline = time.monotonic() + 60
+        while query.isActive and time.monotonic() < deadline:
+            if spark.read.parquet(str(tmp_path / "out")).count() >= pushed if (tmp_path / "out" / "_spark_metadata").exists() else False:
+                break
+            time.sleep(0.5)
+        assert query.isActive, query.exception()
+    finally:
+        query.stop()
+    found = [row.body for row in spark.read.parquet(str(tmp_path / "out")).collect()]
+    assert sorted(map(bytes, found)) == sorted(bodies(0, pushed))
+    for file in (tmp_path / "checkpoint").rglob("*"):
+        assert file.is_dir() or b"wJalr" not in file.read_bytes()
+
+
+def test_measures_over_spark_are_the_measures(spark: Any, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from dovetail.spark.pipelines.measure import over_spark, reports
+
+    rows = [
+        {"queue": n % 5, "kind": kind, "time_ns": 1000 * n + late, "payload": n}
+        for n in range(500)
+        for kind, late in (("sent", 0), ("delivered", 7000 * (n % 3)))
+    ]
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, tmp_path / "trace.parquet")
+    assert over_spark(spark, str(tmp_path / "trace.parquet")).equals(reports(table))
