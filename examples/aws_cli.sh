@@ -7,7 +7,7 @@ if [ $# -gt 0 ]; then
   url=$1
 else
   ready=$(mktemp)
-  dovetail serve --store memory: --http 127.0.0.1:0 --log-level warning >"$ready" &
+  dovetail serve --store memory: --http 127.0.0.1:0 --native off --log-level warning >"$ready" &
   node=$!
   trap 'kill $node; rm -f "$ready"' EXIT
   until grep -q ready "$ready"; do
