@@ -68,12 +68,12 @@ def test_a_bad_setting_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture
 
 def test_a_reader_that_has_enough_is_no_error() -> None:
     process = subprocess.run(
-        f"{sys.executable} -m dovetail settings | head -1", shell=True, capture_output=True, text=True, timeout=30, check=False
+        f"{sys.executable} -m dovetail settings | head -1", shell=True, capture_output=True, text=True, timeout=60, check=False
     )
     assert process.stdout.startswith("store") and process.stderr == ""
 
 
 def test_the_command_line_loads_nothing_that_only_the_lab_needs() -> None:
     code = "import sys, dovetail.cli.serve; print(*sorted({'pyarrow', 'redis', 'hypothesis'} & set(sys.modules)))"
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert process.stdout.split() == []

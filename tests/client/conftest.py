@@ -50,7 +50,7 @@ async def wire(served: Served) -> AsyncIterator[Wire]:
 
 @pytest.fixture
 async def node(wire: Wire) -> AsyncIterator[dovetail.Client]:
-    async with dovetail.connect(wire.url, timeout_s=5) as made:
+    async with dovetail.connect(wire.url, timeout_s=30) as made:
         yield made
 
 
@@ -62,6 +62,6 @@ async def either(request: pytest.FixtureRequest) -> AsyncIterator[dovetail.Queue
             yield here
         return
     served = await Served().open()
-    async with dovetail.connect(served.url, timeout_s=5) as elsewhere:
+    async with dovetail.connect(served.url, timeout_s=30) as elsewhere:
         yield elsewhere
     await served.close()

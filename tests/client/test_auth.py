@@ -32,7 +32,7 @@ def key(signed: Served) -> Key:
 
 async def test_a_key_that_is_proved_is_let_in_and_its_secret_is_not_on_the_wire(signed: Served, key: Key) -> None:
     wire = await Wire(signed.port).open()
-    async with dovetail.connect(wire.url, key=key.access_key_id, secret=key.secret, timeout_s=5) as node:
+    async with dovetail.connect(wire.url, key=key.access_key_id, secret=key.secret, timeout_s=30) as node:
         queue = await node.queue("orders")
         await queue.send(b"a")
         producer = await node.producer("billing")
@@ -65,25 +65,25 @@ async def test_a_node_that_cannot_prove_that_it_knows_the_secret_is_not_spoken_t
 
     server = await asyncio.start_server(impostor, "127.0.0.1", 0)
     with pytest.raises(AccessDenied, match="not the one"):
-        await dovetail.connect(f"dovetail://127.0.0.1:{server.sockets[0].getsockname()[1]}", key="KEY", secret="SECRET", timeout_s=5)
+        await dovetail.connect(f"dovetail://127.0.0.1:{server.sockets[0].getsockname()[1]}", key="KEY", secret="SECRET", timeout_s=30)
     server.close()
 
 
 async def test_another_accounts_namespace_is_refused(signed: Served, key: Key) -> None:
-    async with dovetail.connect(signed.url, key=key.access_key_id, secret=key.secret, timeout_s=5) as node:
+    async with dovetail.connect(signed.url, key=key.access_key_id, secret=key.secret, timeout_s=30) as node:
         with pytest.raises(AccessDenied):
             await node.queue("orders", namespace="111111111111/us-east-1")
 
 
 @pytest.mark.slow
 async def test_a_key_that_was_taken_away_ends_the_connection_and_says_so(signed: Served, key: Key) -> None:
-    async with dovetail.connect(signed.url, key=key.access_key_id, secret=key.secret, timeout_s=5) as node:
+    async with dovetail.connect(signed.url, key=key.access_key_id, secret=key.secret, timeout_s=30) as node:
         queue = await node.queue("orders")
         waiting = asyncio.create_task(queue.receive(wait_s=20))
         assert signed.accounts is not None
         signed.accounts.remove_key(key.access_key_id)
         signed.accounts.reload_if_changed()
         with pytest.raises(AccessDenied):
-            await asyncio.wait_for(waiting, 8)
+            await asyncio.wait_for(waiting, 60)
         with pytest.raises(AccessDenied):
             await queue.send(b"a")

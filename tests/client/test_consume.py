@@ -212,7 +212,7 @@ async def test_a_consumer_is_told_when_its_queue_is_dropped(either: dovetail.Que
     await asyncio.sleep(0.05)
     await either.drop("orders")
     with pytest.raises(NoSuchQueue):
-        await asyncio.wait_for(waiting, 3)
+        await asyncio.wait_for(waiting, 60)
 
 
 async def test_a_consumer_that_is_closed_by_somebody_else_ends_its_loop(either: dovetail.Queues) -> None:
@@ -225,7 +225,7 @@ async def test_a_consumer_that_is_closed_by_somebody_else_ends_its_loop(either: 
     task = asyncio.create_task(consume())
     await asyncio.sleep(0.05)
     await consumer.close()
-    assert await asyncio.wait_for(task, 3) == 0
+    assert await asyncio.wait_for(task, 60) == 0
 
 
 @pytest.mark.parametrize("wrong", [{"credit": 0}, {"credit": 10_001}, {"credit_bytes": 0}, {"credit": 1.5}])

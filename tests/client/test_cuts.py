@@ -96,7 +96,7 @@ async def test_complete_and_send_happens_once_through_a_cut(node: dovetail.Clien
 
 
 async def test_without_numbers_a_send_that_was_cut_off_is_unknown_and_not_sent_again(served: Served, wire: Wire) -> None:
-    async with dovetail.connect(wire.url, numbered=False, timeout_s=5) as node:
+    async with dovetail.connect(wire.url, numbered=False, timeout_s=30) as node:
         queue = await node.queue("orders")
         wire.cut_before = Once(Kind.PUSHED)
         with pytest.raises(Unknown):
@@ -115,7 +115,7 @@ async def test_without_the_numbers_a_send_that_is_repeated_is_stored_twice(
         pushes._line.appendleft(batch)
 
     monkeypatch.setattr(Pushes, "cut", cut)
-    async with dovetail.connect(wire.url, numbered=False, timeout_s=5) as node:
+    async with dovetail.connect(wire.url, numbered=False, timeout_s=30) as node:
         queue = await node.queue("orders")
         wire.cut_before = Once(Kind.PUSHED)
         await queue.send(b"a")
@@ -249,7 +249,7 @@ async def test_cuts_at_random_places_lose_nothing_double_nothing_and_give_back_e
             wire.bytes_left = chance.randrange(20, 8000)
             await asyncio.sleep(chance.random() * 0.03)
 
-    async with dovetail.connect(wire.url, timeout_s=10) as node:
+    async with dovetail.connect(wire.url, timeout_s=30) as node:
         harming = asyncio.create_task(harm())
         workers = [asyncio.create_task(worker(node)) for _ in range(3)]
         await asyncio.gather(*(sender(node, name) for name in range(8)))

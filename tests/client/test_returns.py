@@ -61,7 +61,7 @@ async def test_a_queue_that_is_closed_to_us_takes_no_other_with_it(
 
 
 async def test_a_balancer_without_a_node_is_asked_again(served: Served, wire: Wire) -> None:
-    async with dovetail.connect(wire.url, timeout_s=5) as node:
+    async with dovetail.connect(wire.url, timeout_s=30) as node:
         queue = await node.queue("orders")
         met = 0
 
@@ -88,7 +88,7 @@ async def test_what_is_no_node_is_said_at_once_by_the_first_connection() -> None
 
     there = await asyncio.start_server(stranger, "127.0.0.1", 0)
     with pytest.raises(dovetail.client.ProtocolError):
-        await dovetail.connect(f"dovetail://127.0.0.1:{there.sockets[0].getsockname()[1]}", timeout_s=5)
+        await dovetail.connect(f"dovetail://127.0.0.1:{there.sockets[0].getsockname()[1]}", timeout_s=30)
     there.close()
 
 
@@ -103,7 +103,7 @@ async def test_an_address_that_is_silent_does_not_starve_the_next(served: Served
 
 
 async def test_after_a_loss_the_next_address_is_the_first(served: Served, wire: Wire) -> None:
-    async with dovetail.connect(f"{wire.url},127.0.0.1:{served.port}", timeout_s=5) as node:
+    async with dovetail.connect(f"{wire.url},127.0.0.1:{served.port}", timeout_s=30) as node:
         first = session_of(node).link
         wire.cut()
         await until(lambda: session_of(node).link is not first)
@@ -135,7 +135,7 @@ async def test_what_a_retired_link_did_not_answer_is_asked_on_the_next(node: dov
 
 
 async def test_unnumbered_sends_go_on_when_a_retired_link_ends(served: Served, wire: Wire) -> None:
-    async with dovetail.connect(wire.url, numbered=False, timeout_s=5) as node:
+    async with dovetail.connect(wire.url, numbered=False, timeout_s=30) as node:
         queue = await node.queue("orders")
         session = session_of(node)
         first = session.link

@@ -15,7 +15,7 @@ KEY, SECRET = "AKIAMADEUP", "made-up-secret"
 
 def settings(**more: Any) -> Config:
     # One attempt: a test that passes on the second try has hidden the first. Waits are long because the machine may be busy.
-    return Config(retries={"total_max_attempts": 1}, connect_timeout=20, read_timeout=60, **more)
+    return Config(retries={"total_max_attempts": 1}, connect_timeout=60, read_timeout=60, **more)
 
 
 def session(key: str = KEY, secret: str = SECRET, region: str = REGION, token: str | None = None) -> boto3.Session:

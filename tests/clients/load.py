@@ -111,7 +111,7 @@ class Load:
 
     def _send_form(self, _: Any, chance: random.Random) -> None:
         """The old protocol, several requests on the wire before the first answer is read."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.node.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.node.port, timeout=60)
         connection.connect()
         keys = [self.key("p") for _ in range(8)]
         self.hear("send?", "plain", *keys)

@@ -118,7 +118,7 @@ class Node:
 
     def page(self, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+            with urllib.request.urlopen(self.url + path, timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

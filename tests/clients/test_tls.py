@@ -121,7 +121,7 @@ def test_a_pair_that_does_not_fit_is_told_and_the_old_one_stays(node: Node, pair
 def test_plain_http_and_garbage_at_the_tls_door_cost_nobody_anything(node: Node, pair: Pair) -> None:
     sockets = []
     for data in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\xff\xff" + bytes(2000), b"", b"\x80" * 70_000, *[b""] * 300):
-        sockets.append(made := socket.create_connection(("127.0.0.1", node.port), timeout=10))
+        sockets.append(made := socket.create_connection(("127.0.0.1", node.port), timeout=60))
         try:
             made.sendall(data)
         except OSError:
@@ -136,14 +136,14 @@ def test_old_versions_of_tls_are_refused(node: Node, pair: Pair) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(pair.cert)
     with (
-        socket.create_connection(("127.0.0.1", node.port), timeout=10) as made,
+        socket.create_connection(("127.0.0.1", node.port), timeout=60) as made,
         context.wrap_socket(made, server_hostname="localhost") as sealed,
     ):
         assert sealed.version() in ("TLSv1.2", "TLSv1.3")
     context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     with pytest.warns(DeprecationWarning):
         context.maximum_version = ssl.TLSVersion.TLSv1_1
-    with socket.create_connection(("127.0.0.1", node.port), timeout=10) as made, pytest.raises((ssl.SSLError, OSError)):
+    with socket.create_connection(("127.0.0.1", node.port), timeout=60) as made, pytest.raises((ssl.SSLError, OSError)):
         context.wrap_socket(made, server_hostname="localhost")
 
 

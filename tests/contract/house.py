@@ -20,7 +20,7 @@ from dovetail.node import start
 from dovetail.settings import Local, Settings
 
 T = TypeVar("T")
-PATIENCE_S = 5.0
+PATIENCE_S = 60.0
 """How long a test waits in real time for what should happen at once. Only a broken promise waits that long."""
 
 

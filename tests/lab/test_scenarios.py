@@ -48,7 +48,7 @@ def test_listing_needs_neither_arrow_nor_redis() -> None:
     code = (
         "import sys; from dovetail.cli import main; main(['lab', 'list']); print('pyarrow' in sys.modules, 'dovetail.node' in sys.modules)"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True).stdout
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
     assert told.splitlines()[-1].split()[0] == "False"
 
 

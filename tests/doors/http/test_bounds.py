@@ -55,7 +55,7 @@ async def test_a_refusal_reaches_a_caller_that_sends_everything_before_it_reads(
     _, port = await serve(body_bytes_max=1024)
 
     def run() -> bytes:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as caller:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as caller:
             caller.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n")
             for _ in range(40):
                 caller.sendall(bytes(100_000))

@@ -12,7 +12,7 @@ from dovetail.doors.http.message import date_line
 
 
 def ask(port: int, method: str, path: str, body: bytes | None = None) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, body)
         answer = connection.getresponse()
@@ -49,7 +49,7 @@ async def test_a_stock_client_keeps_its_connection_and_sends_large_bodies(serve)
     server, port = await serve()
 
     def run() -> list[int]:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         sizes = []
         for size in (0, 1, 70_000, 1_000_000):
             connection.request("POST", "/", b"x" * size)
@@ -67,7 +67,7 @@ async def test_urllib_reads_an_error_with_its_text(serve) -> None:
 
     def run() -> tuple[int, bytes]:
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/x", timeout=5)
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/x", timeout=60)
         except urllib.error.HTTPError as error:
             return error.code, error.read()
         raise AssertionError

@@ -91,7 +91,7 @@ class Inside:
         return (await self.server.listen("127.0.0.1", 0))[1]
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
 
     def call(self, act: Callable[[], T]) -> T:
         async def work() -> T:

@@ -80,7 +80,7 @@ def test_a_wrong_secret_an_unknown_key_and_none_get_the_same_answer(signed: Sign
 
 def test_a_proof_is_good_for_one_connection_only(signed: Signed) -> None:
     first = signed.stranger()
-    with socket.create_connection(("127.0.0.1", signed.inside.port), 5) as raw:
+    with socket.create_connection(("127.0.0.1", signed.inside.port), 60) as raw:
         raw.sendall(struct.pack("<8sHHI", b"DOVETAIL", 1, 1, 0))
         # What an eavesdropper has: the nonce and the proof of a connection that was let in.
         import hashlib
@@ -276,7 +276,7 @@ def test_the_real_server_asks_for_proof_and_has_tls(tmp_path: Path) -> None:
         bodies = [b"x" * 1000] * 500
         assert good.push(record([queue], bodies))[0][0] == list(range(1, 501))
         assert [one.body for one in good.pull(queue, 500)] == bodies
-        with socket.create_connection(("127.0.0.1", process.port), 5) as plain:
+        with socket.create_connection(("127.0.0.1", process.port), 60) as plain:
             plain.sendall(struct.pack("<8sHHI", b"DOVETAIL", 1, 1, 0))
             assert b"DOVETAIL" not in plain.recv(100)
         good.close()
@@ -299,8 +299,8 @@ def test_a_greeting_that_does_not_come_is_not_waited_for() -> None:
     try:
         began = time.monotonic()
         with (
-            socket.create_connection(("127.0.0.1", inside.port), 5) as silent,
-            socket.create_connection(("127.0.0.1", inside.port), 5) as slow,
+            socket.create_connection(("127.0.0.1", inside.port), 60) as silent,
+            socket.create_connection(("127.0.0.1", inside.port), 60) as slow,
         ):
             hello = struct.pack("<8sHHI", b"DOVETAIL", 1, 1, 0)
             for byte in hello[:8]:

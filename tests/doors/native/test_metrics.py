@@ -12,7 +12,7 @@ from tests.doors.native.stranger import Refused, Stranger, items, record
 
 
 def page(process: Process) -> str:
-    with urllib.request.urlopen(f"{process.http}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"{process.http}/metrics", timeout=60) as answer:
         return str(answer.read().decode())
 
 

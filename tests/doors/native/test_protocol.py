@@ -443,7 +443,7 @@ def test_who_speaks_another_protocol_is_told(served: Process) -> None:
     import socket
 
     for hello in (b"GET / HTTP/1.1\r\n", struct.pack("<8sHHI", b"DOVETAIL", 2, 9, 0), struct.pack("<8sHHI", b"DOVETAIL", 1, 1, 1)):
-        with socket.create_connection(("127.0.0.1", served.port), 5) as raw:
+        with socket.create_connection(("127.0.0.1", served.port), 60) as raw:
             raw.sendall(hello)
             data = b""
             while piece := raw.recv(4096):
@@ -454,7 +454,7 @@ def test_who_speaks_another_protocol_is_told(served: Process) -> None:
 def test_nothing_is_taken_before_the_greeting(served: Process) -> None:
     import socket
 
-    with socket.create_connection(("127.0.0.1", served.port), 5) as raw:
+    with socket.create_connection(("127.0.0.1", served.port), 60) as raw:
         raw.sendall(struct.pack("<8sHHI", b"DOVETAIL", 1, 1, 0) + struct.pack("<IBBHQ", 0, 2, 0, 0, 1))
         data = b""
         while piece := raw.recv(4096):

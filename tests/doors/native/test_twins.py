@@ -31,7 +31,7 @@ def test_without_giving_back_what_was_not_written_is_hidden_for_a_lease(inside: 
     for _ in range(20):
         witness.push(record([queue], [b"x" * 60_000] * 20))
     slow.send_at_once("PULL", [slow.pull_bytes(queue, 20)] * 20)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while witness.counts(queue)["leased"] < 400 and time.monotonic() < deadline:
         time.sleep(0.01)
     slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -166,7 +166,7 @@ class Caller:
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
-        self._connection = HTTPConnection(host, port, timeout=30)
+        self._connection = HTTPConnection(host, port, timeout=60)
 
     @property
     def url(self) -> str:

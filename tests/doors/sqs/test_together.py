@@ -54,7 +54,7 @@ def _request(action: str, **members: Any) -> bytes:
 
 def _asked(caller: Caller, *requests: bytes, cork: bool = False) -> socket.socket:
     """`cork`: what is sent leaves with the close that follows, so that no answer can come in between, however busy the machine is."""
-    made = socket.create_connection((caller.host, caller.port), timeout=30)
+    made = socket.create_connection((caller.host, caller.port), timeout=60)
     if cork:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
     made.sendall(b"".join(requests))
