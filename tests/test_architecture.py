@@ -76,9 +76,18 @@ RULES: dict[str, Rule] = {
         packages=("msgspec",),
     ),
     "doors.native": Rule(
-        (*COMMON, "core.codec", "core.column", "core.message", "core.operation", "core.receipts", "core.slices")
-        # What listening sides have in common.
-        + ("service", "doors.listening"),
+        # The last of them is what listening sides have in common.
+        (
+            *COMMON,
+            "core.codec",
+            "core.column",
+            "core.message",
+            "core.operation",
+            "core.receipts",
+            "core.slices",
+            "service",
+            "doors.listening",
+        ),
         "it speaks in the columns of the log, and reaches queues through the broker only; pyarrow is asked for when a tap is read with it",
         packages=("pyarrow",),
     ),
