@@ -41,6 +41,10 @@ RESERVED_BATCHES_MAX = 1_000
 """Of one reservation, not settled yet: an owner that never settles must not fill the memory with empty batches."""
 RESERVE_MESSAGES_MAX = 100_000
 """In one batch of a reservation."""
+BATCH_NUMBER_MAX = (1 << 63) - 1
+"""Of batches that are published or reserved: jobs number them in 64 bits, with a sign."""
+STAGE_NUMBER_MAX = (1 << 32) - 1
+"""Records of one stage that are numbered."""
 
 STAGES_OPEN_MAX = 100_000
 STAGES_PER_PUBLISH_MAX = 10_000

@@ -202,13 +202,19 @@ class Generator:
         address, push = r.choice(known[1]) if known is not None else (16, self.push())
         choices: list[Any] = [
             lambda: op.Stage(stage, self.push()._replace(numbered=None)),
-            lambda: op.Stage(stage, self.push()._replace(numbered=None)),
+            lambda: op.Stage(stage, self.push()._replace(numbered=None), self._place(known)),
+            lambda: op.Stage(stage, push._replace(numbered=None), self._place(known)),
             lambda: op.Publish(r.choice((named, list(dict.fromkeys(named)))), owner, max(last + r.choice((1, 1, 1, 1, 5, 0, -1)), 0)),
             lambda: op.Publish(list(open_stages), owner, last + 1),
             lambda: op.StageCarry(stage, address + r.choice((0, 0, 16)), push._replace(numbered=None)),
             lambda: self.rare_staging(named),
         ]
         return r.choice(choices)()
+
+    def _place(self, known: Any) -> int:
+        """A number in a stage: mostly the next one or one that was used, now and then one too far."""
+        has = len(known[1]) if known is not None else 0
+        return self.random.choice((has + 1, has + 1, has, 1, has + 2))
 
     def rare_staging(self, named: list[bytes]) -> Any:
         return op.Unstage(named) if self.random.random() < 0.7 else op.StageExpire(max(self.now - self.random.choice((0, 60, DAY)), 0))

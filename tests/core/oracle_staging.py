@@ -9,9 +9,17 @@ from tests.core.oracle_settling import Settling
 
 class Staging(Settling):
     def do_stage(self, o: op.Stage, address: int) -> Outcome:
+        began, records = self.stages.get(o.stage, (self.time, []))
+        if o.number and o.number <= len(records):
+            _, same = records[o.number - 1]
+            alike = (tuple(same.queues), len(same.bodies), sum(map(len, same.bodies)))
+            if alike != (tuple(o.push.queues), len(o.push.bodies), sum(map(len, o.push.bodies))):
+                return Refusal(Why.STAGE_DIFFERS)
+            return Done(len(o.push.bodies))
+        if o.number > len(records) + 1:
+            return Refusal(Why.STAGE_GAP)
         if any(queue not in self.queues for queue in o.push.queues):
             return Refusal(Why.NO_QUEUE)
-        began, records = self.stages.get(o.stage, (self.time, []))
         self.stages[o.stage] = (began, [*records, (address, o.push)])
         return Done(len(o.push.bodies))
 

@@ -65,6 +65,7 @@ OPERATIONS: list[Any] = [
     op.Tick(),
     op.Retime(5),
     op.Stage(KEY, FULL._replace(numbered=None)),
+    op.Stage(KEY, FULL._replace(numbered=None), 2**32 - 1),
     op.StageCarry(KEY, 5, Push((1,), Column.of([b"x"]))),
     op.Publish([KEY, b"s" * 16], b"o" * 16, BIG),
     op.Publish([], KEY, 0),

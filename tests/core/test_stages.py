@@ -46,6 +46,46 @@ def test_stages_join_in_the_order_in_which_they_are_named_and_records_in_theirs(
     assert [run.address for run in taken] == [addresses[b"2"], addresses[b"1"], addresses[b"3"]]
 
 
+def numbered(number: int, *bodies: bytes, name: bytes = b"a") -> op.Stage:
+    return op.Stage(name * 16, Push((1,), Column.of(bodies)), number)
+
+
+def test_a_record_that_is_staged_again_under_its_number_is_there_once() -> None:
+    """Its answer was lost, the connection was made again, and what had left before may arrive late."""
+    log = Local(Attributes())
+    first, second, third = numbered(1, b"a", b"b"), numbered(2, b"c"), numbered(3, b"d")
+    for record, count in ((first, 2), (first, 2), (second, 1), (first, 2), (second, 1), (third, 1), (second, 1)):
+        assert log(record) == Done(count)
+    assert log.state.stages.bytes == 4
+    assert log.publish(b"a") == Published((Joined(1, 4, 0, 4),))
+
+
+def test_a_number_that_leaves_a_gap_is_refused_and_a_stage_that_ended_begins_with_one() -> None:
+    log = Local(Attributes())
+    assert log(numbered(2, b"x")) == Refusal(Why.STAGE_GAP, "1")
+    assert log.state.stages.by_id == {}
+    log(numbered(1, b"x"))
+    assert log(numbered(3, b"z")) == Refusal(Why.STAGE_GAP, "2")
+    log(op.Unstage([b"a" * 16]))
+    assert log(numbered(2, b"y")) == Refusal(Why.STAGE_GAP, "1"), "half of what was meant must not be published"
+    assert log(numbered(1, b"x")) == Done(1)
+
+
+def test_two_writers_of_one_stage_are_found_out() -> None:
+    log = Local(Attributes())
+    log(numbered(1, b"one", b"two"))
+    for other in (numbered(1, b"one"), numbered(1, b"one", b"three"), op.Stage(b"a" * 16, Push((2,), Column.of([b"one", b"two"])), 1)):
+        assert log(other) == Refusal(Why.STAGE_DIFFERS)
+    assert log.publish(b"a") == Published((Joined(1, 2, 0, 6),))
+
+
+def test_without_the_numbers_what_is_staged_again_is_there_twice() -> None:
+    log = Local(Attributes())
+    for _ in range(2):
+        log(numbered(0, b"x"))
+    assert log.publish(b"a") == Published((Joined(1, 2, 0, 2),))
+
+
 def test_a_batch_that_was_published_is_not_stored_again_and_says_so() -> None:
     log = Local(Attributes())
     log.stage(b"a", b"x")

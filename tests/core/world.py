@@ -94,6 +94,8 @@ class World:
         kept = {name: (stage.began, [one.address for one in stage.records]) for name, stage in self.state.stages.by_id.items()}
         wanted_stages = {name: (began, [address for address, _ in records]) for name, (began, records) in self.oracle.stages.items()}
         self._same("stages", kept, wanted_stages)
+        staged = [body for _, records in self.oracle.stages.values() for _, push in records for body in push.bodies]
+        self._same("bytes in stages", self.state.stages.bytes, sum(map(len, staged)))
         self._same("owners", self.state.stages.owners, self.oracle.owners)
         self._same("queues", list(self.state.lanes), list(self.oracle.queues))
         for number, queue in self.oracle.queues.items():

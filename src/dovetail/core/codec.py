@@ -3,7 +3,7 @@
     Push      core/pushcodec.py
     Settle    | kind | 0 | 0 u16 | count u32 | queue u64 | parameter i64 | sequences u64 × count | deliveries u64 × count
 
-    Stage     | kind | 0 × 7 | stage 16 | a Push without numbers
+    Stage     | kind | 0 × 3 | number u32 | stage 16 | a Push without numbers
     Publish   | kind | 0 × 3 | count u32 | owner 16 | batch u64 | stages: 16 × count
 
 To add a kind: give it a free number in `Kind`, a NamedTuple in operation.py, a line in _ENCODERS and in _DECODERS, and an apply handler
@@ -64,6 +64,11 @@ def decode_head(data: Data) -> Head:
         return Head(stamp, writer, number, applied, digest, ahead_s)
     except struct_error as error:
         raise CodecError(f"entry head: {error}") from None
+
+
+def encode_stage(stage: bytes, number: int, record: bytes) -> bytes:
+    """A Stage around the record of its push."""
+    return _STAGE.pack(Kind.STAGE, number, stage) + record
 
 
 def encode(operation: Operation) -> bytes:
@@ -233,7 +238,7 @@ _FIXED: dict[type[Any], tuple[Kind, Struct]] = {
 _POP = Struct("<BBHIQqQ")
 _CARRY = Struct("<B7xQQQ")
 _TAP = Struct("<B7xQQQQ")
-_STAGE = Struct("<B7x16s")
+_STAGE = Struct("<B3xI16s")
 _STAGE_CARRY = Struct("<B7x16sQ")
 _PUBLISH = Struct("<B3xI16sQ")
 _UNSTAGE = Struct("<B3xI")
@@ -291,7 +296,8 @@ def _staged(data: Data) -> Push:
 
 
 def _decode_stage(data: Data) -> op.Stage:
-    return op.Stage(_STAGE.unpack_from(data)[1], _staged(data[_STAGE.size :]))
+    number, stage = _STAGE.unpack_from(data)[1:]
+    return op.Stage(stage, _staged(data[_STAGE.size :]), number)
 
 
 def _decode_stage_carry(data: Data) -> op.StageCarry:
@@ -366,7 +372,7 @@ _ENCODERS: dict[type[Any], Callable[[Any], bytes]] = {
     op.TapAdvance: lambda o: Struct("<B7xQQ").pack(Kind.TAP_ADVANCE, o.queue, o.sequence) + o.name.encode(),
     op.TapCut: lambda o: Struct("<B7xQQ").pack(Kind.TAP_CUT, o.queue, o.sequence) + o.name.encode(),
     op.TapClose: lambda o: Struct("<B7xQ").pack(Kind.TAP_CLOSE, o.queue) + o.name.encode(),
-    op.Stage: lambda o: _STAGE.pack(Kind.STAGE, o.stage) + encode_push(o.push),
+    op.Stage: lambda o: encode_stage(o.stage, o.number, encode_push(o.push)),
     op.StageCarry: lambda o: _STAGE_CARRY.pack(Kind.STAGE_CARRY, o.stage, o.address) + encode_push(o.push),
     op.Publish: lambda o: _PUBLISH.pack(Kind.PUBLISH, len(o.stages), o.owner, o.batch) + b"".join(o.stages),
     op.Unstage: lambda o: _UNSTAGE.pack(Kind.UNSTAGE, len(o.stages)) + b"".join(o.stages),

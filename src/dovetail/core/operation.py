@@ -317,10 +317,12 @@ class Retime(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """`push` has no numbers. A stage may get several, and they join their lanes in that order."""
+    """`push` has no numbers of a producer. A stage may get several, and they join their lanes in that order."""
 
     stage: bytes
     push: Push
+    number: int = 0
+    """Which record of its stage it is, from 1 on: said again it is there once. 0: it was not numbered, and said again it is there twice."""
 
 
 class Publish(NamedTuple):

@@ -32,6 +32,8 @@ class Why(IntEnum):
     NO_BATCH = 20
     RELEASED = 21
     TOO_MANY_BATCHES = 22
+    STAGE_GAP = 23
+    STAGE_DIFFERS = 24
 
 
 class Done(NamedTuple):

@@ -29,7 +29,7 @@ from dovetail.core.message import salt_of
 from dovetail.core.operation import Attributes, Push, Why
 from dovetail.core.producers import Producer
 from dovetail.core.reservations import Batch, Reservation
-from dovetail.core.stages import Stage, Staged, Stages, bodies_elsewhere
+from dovetail.core.stages import Staged, Stages, bodies_elsewhere
 from dovetail.core.state import State
 from dovetail.core.taps import Runs, Stretch, Tap
 from dovetail.core.timeindex import TimeIndex
@@ -386,8 +386,7 @@ def _staged_into(stages: Stages, body: memoryview) -> None:
     dedups = bytes(cut(16 * count)) if facts["dedups"] else None
     groups = Column(_array("I", cut(4 * count + 4)), bytes(cut(facts["groups"]))) if facts["groups"] is not None else None
     push = Push(tuple(facts["queues"]), bodies_elsewhere(count), delays, groups, dedups)
-    stage = stages.by_id.setdefault(bytes.fromhex(facts["stage"]), Stage(facts["began"]))
-    stage.records.append(Staged(push, facts["address"], facts["bytes"]))
+    stages.put(bytes.fromhex(facts["stage"]), facts["began"], Staged(push, facts["address"], facts["bytes"]))
 
 
 def _finish(lane: Lane, times: list[tuple[int, array[int]]]) -> None:

@@ -3,6 +3,7 @@
 | what happens | a stage | its messages |
 | --- | --- | --- |
 | Stage | begins, or gets one record more | outside of every lane, seen by no tap |
+| Stage with a number that it has | as it was | there once |
 | Publish | ends | join their lanes, as a push at that moment would |
 | Publish of a batch that was stored before | ends | gone |
 | Unstage, StageExpire | ends | gone |
@@ -40,9 +41,11 @@ class Stage:
 
 
 class Stages:
-    __slots__ = ("by_id", "owners")
+    __slots__ = ("by_id", "bytes", "owners")
 
     def __init__(self) -> None:
+        self.bytes = 0
+        """Of bodies, in all that are open."""
         self.by_id: dict[bytes, Stage] = {}
         """In the order in which they began."""
         self.owners: dict[bytes, int] = {}
@@ -51,8 +54,19 @@ class Stages:
     def last(self, owner: bytes) -> int:
         return self.owners.get(owner, NO_BATCH)
 
+    def put(self, stage: bytes, began: int, record: Staged) -> None:
+        known = self.by_id.get(stage)
+        if known is None:
+            known = self.by_id[stage] = Stage(began)
+        known.records.append(record)
+        self.bytes += record.bytes
+
     def drop(self, stage: bytes) -> bool:
-        return self.by_id.pop(stage, None) is not None
+        known = self.by_id.pop(stage, None)
+        if known is None:
+            return False
+        self.bytes -= sum([record.bytes for record in known.records])
+        return True
 
     def oldest(self) -> int | None:
         """When the oldest began."""

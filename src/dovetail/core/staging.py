@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.core import operation as op
 from dovetail.core import pushing
-from dovetail.core.operation import Done, Joined, Outcome, Published, Pushed, PushedAll, Refusal, Why
-from dovetail.core.stages import Stage, Staged, staged
+from dovetail.core.operation import Done, Joined, Outcome, Published, Push, Pushed, PushedAll, Refusal, Why
+from dovetail.core.stages import Staged, staged
 from dovetail.limits import STAGES_OPEN_MAX
 
 if TYPE_CHECKING:
@@ -16,17 +16,27 @@ if TYPE_CHECKING:
 
 def stage(state: State, o: op.Stage, address: int) -> Outcome:
     """The count of what was staged. A queue that is not there is refused now already: whoever stages hears of it before it publishes."""
-    stages = state.stages.by_id
+    stages = state.stages
+    known = stages.by_id.get(o.stage)
+    has = len(known.records) if known is not None else 0
+    if known is not None and 0 < o.number <= has:
+        return _again(known.records[o.number - 1], o.push)
+    if o.number > has + 1:
+        return Refusal(Why.STAGE_GAP, str(has + 1))
     for queue in o.push.queues:
         if queue not in state.lanes:
             return Refusal(Why.NO_QUEUE, str(queue))
-    known = stages.get(o.stage)
-    if known is None:
-        if len(stages) >= STAGES_OPEN_MAX:
-            return Refusal(Why.TOO_MANY_STAGES)
-        known = stages[o.stage] = Stage(state.time)
-    known.records.append(staged(o.push, address))
+    if known is None and len(stages.by_id) >= STAGES_OPEN_MAX:
+        return Refusal(Why.TOO_MANY_STAGES)
+    stages.put(o.stage, state.time, staged(o.push, address))
     return Done(len(o.push.bodies))
+
+
+def _again(known: Staged, push: Push) -> Outcome:
+    """A number that the stage has: the record that came before stands. Two writers under one name are found out as far as sizes tell."""
+    if (known.push.queues, len(known.push.bodies), known.bytes) != (tuple(push.queues), len(push.bodies), len(push.bodies.blob)):
+        return Refusal(Why.STAGE_DIFFERS)
+    return Done(len(push.bodies))
 
 
 def publish(state: State, o: op.Publish, _: int) -> Outcome:

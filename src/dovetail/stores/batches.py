@@ -29,6 +29,7 @@ from dovetail.errors import (
 from dovetail.limits import (
     BATCH_BYTES_MAX,
     BATCH_MESSAGES_MAX,
+    BATCH_NUMBER_MAX,
     BODY_BYTES_MAX,
     ENTRY_BYTES_TARGET,
     GROUP_BYTES_MAX,
@@ -51,6 +52,8 @@ _ERRORS: dict[Why, type[Refused]] = {
     Why.NEEDS_GROUPS: BadRequest,
     Why.SKIPPED: NumberRefused,
     Why.NO_STAGE: NoSuchStage,
+    Why.STAGE_GAP: NumberRefused,
+    Why.STAGE_DIFFERS: NumberRefused,
     Why.TOO_MANY_STAGES: LimitExceeded,
     Why.NO_RESERVATION: NoSuchReservation,
     Why.TOO_MANY_RESERVATIONS: LimitExceeded,
@@ -64,6 +67,8 @@ _TEXTS = {
     Why.DEAD_RECEIPT: "The receipt is no longer alive: the message was settled, handed out again, or its lease ended.",
     Why.TOO_MANY_TAPS: "The queue has as many taps as it may have.",
     Why.SKIPPED: "The number was skipped, and stays so.",
+    Why.STAGE_GAP: "The number is not the next one of the stage: what lay before it was refused, or the stage has ended.",
+    Why.STAGE_DIFFERS: "The stage has another record under this number: two writers use one stage.",
     Why.TOO_MANY_STAGES: f"{STAGES_OPEN_MAX} stages are open, as many as may be.",
     Why.TOO_MANY_RESERVATIONS: "The queue has as many reservations as it may have.",
     Why.BATCH_PAST: "The batch was settled, released, or passed over by a later one. Batch numbers only grow.",
@@ -80,6 +85,12 @@ T = TypeVar("T")
 
 def error_of(refusal: Refusal) -> Refused:
     return _ERRORS.get(refusal.why, Refused)(_TEXTS.get(refusal.why))
+
+
+def check_number(batch: int) -> None:
+    """Of a batch that is published or reserved."""
+    if type(batch) is not int or not 0 <= batch <= BATCH_NUMBER_MAX:
+        raise BadRequest(f"{batch!r} is no batch: they are numbered from 0, up to {BATCH_NUMBER_MAX}")
 
 
 def check_batch(messages: Sequence[Outgoing]) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from dovetail.core import message, reserving
 from dovetail.core import operation as op
 from dovetail.core.codec import Item
 from dovetail.core.operation import Done, Opened, Outcome, Refusal, Reserved, Taken
-from dovetail.errors import BadRequest, BatchRefused, LimitExceeded, NoSuchReservation
+from dovetail.core.reservations import Batch
+from dovetail.errors import BatchRefused, LimitExceeded, NoSuchReservation
 from dovetail.limits import RESERVATION_NAME_BYTES_MAX, RESERVE_MESSAGES_MAX
-from dovetail.stores.batches import error_of
+from dovetail.stores.batches import check_number, error_of
 from dovetail.stores.store import Delivery, Handed, Reply, ReservationFacts
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class LaneReservations:
     def reserve_for(self, reply: Reply, name: str, epoch: int, batch: int, most: int) -> None:
         if type(most) is not int or not 1 <= most <= RESERVE_MESSAGES_MAX:
             raise LimitExceeded(f"{most!r} messages asked for; 1 to {RESERVE_MESSAGES_MAX} are allowed")
-        _check_batch(batch)
+        check_number(batch)
         self._store.committer.submit_for(reply, op.Reserve(self._alive().queue, name, epoch, batch, most))
 
     def set_aside(self, answer: Reserved | Refusal) -> list[Handed]:
@@ -68,21 +69,36 @@ class LaneReservations:
             raise error_of(answer)
         return [self._run_of(run, 0, run.length, 0) for run in answer.taken]
 
+    def set_aside_count(self, answer: Reserved | Refusal) -> tuple[int, bool]:
+        if isinstance(answer, Refusal):
+            raise error_of(answer)
+        return sum([run.length for run in answer.taken]), answer.again
+
     def reserved(self, name: str, batch: int, start: int = 0, most: int = -1) -> list[Handed]:
-        known = self._alive().reservations.get(name)
-        if known is None:
-            raise NoSuchReservation
-        found = known.batches.get(batch)
-        if found is None:
-            raise BatchRefused(f"Batch {batch} of the reservation {name!r} is not open.")
         runs: list[Handed] = []
-        for run in reserving.taken(self._lane, found, start):
+        for run in self._taken(self._batch(name, batch), start):
             if not most:
                 break
             length = run.length if most < 0 else min(run.length, most)
             most -= length if most > 0 else 0
             runs.append(self._run_of(run, 0, length, 0))
         return runs
+
+    def reserved_runs(self, name: str, batch: int, start: int = 0) -> tuple[int, Iterator[Handed]]:
+        found = self._batch(name, batch)
+        return len(found), (self._run_of(run, 0, run.length, 0) for run in self._taken(found, start))
+
+    def _batch(self, name: str, batch: int) -> Batch:
+        known = self._alive().reservations.get(name)
+        if known is None:
+            raise NoSuchReservation
+        found = known.batches.get(batch)
+        if found is None:
+            raise BatchRefused(f"Batch {batch} of the reservation {name!r} is not open.")
+        return found
+
+    def _taken(self, batch: Batch, start: int) -> Iterator[Taken]:
+        return reserving.taken(self._lane, batch, start)
 
     def deliveries_of(self, run: Handed) -> list[Delivery]:
         """The same as objects, without receipts."""
@@ -95,7 +111,7 @@ class LaneReservations:
         return made
 
     async def reserve_settle(self, name: str, epoch: int, batch: int) -> int:
-        _check_batch(batch)
+        check_number(batch)
         return await self._count(op.ReserveSettle(self._alive().queue, name, epoch, batch))
 
     async def reserve_release(self, name: str) -> int:
@@ -125,8 +141,3 @@ class LaneReservations:
 def _check_name(name: str) -> None:
     if not 1 <= len(name.encode()) <= RESERVATION_NAME_BYTES_MAX:
         raise LimitExceeded(f"a reservation's name has 1 to {RESERVATION_NAME_BYTES_MAX} bytes")
-
-
-def _check_batch(batch: int) -> None:
-    if type(batch) is not int or batch < 0:
-        raise BadRequest(f"{batch!r} is no batch: they are numbered from 0")

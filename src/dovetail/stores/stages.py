@@ -5,13 +5,16 @@ from the first moment on; what is published later points to where they were stag
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
+from dovetail.core import codec
 from dovetail.core import operation as op
 from dovetail.core.operation import Done, Published, Push, Refusal
+from dovetail.core.stages import Stage
 from dovetail.errors import BadRequest, LimitExceeded, NoSuchQueue
-from dovetail.limits import DELAY_MS_MAX, STAGES_PER_PUBLISH_MAX
-from dovetail.stores.batches import check_batch, error_of, pieces, push_of, whole
+from dovetail.limits import DELAY_MS_MAX, STAGE_NUMBER_MAX, STAGES_PER_PUBLISH_MAX
+from dovetail.stores.batches import check_batch, check_number, error_of, pieces, push_of, whole
 from dovetail.stores.committer import Committer
 from dovetail.stores.store import Outgoing, Reply, StageFacts
 
@@ -41,20 +44,21 @@ class StoreStages:
         submitted = [self.committer.submit(op.Stage(stage, push_of(queues, piece, None))) for piece in pieces(messages)]
         return sum([self.staged(outcome) for outcome in await whole(submitted)])
 
-    def stage_record_for(self, reply: Reply, stage: bytes, push: Push, record: bytes) -> None:
+    def stage_record_for(self, reply: Reply, stage: bytes, push: Push, record: bytes, number: int = 0) -> None:
         _check_names(stage)
         self._check_queues(push.queues)
         if push.numbered is not None:
             raise BadRequest("What is staged has no numbers: a batch is stored once because its publish counts once.")
-        self.committer.submit_for(reply, op.Stage(stage, push), bytes((op.Kind.STAGE, 0, 0, 0, 0, 0, 0, 0)) + stage + record)
+        if type(number) is not int or not 0 <= number <= STAGE_NUMBER_MAX:
+            raise BadRequest(f"{number!r} is no number of a record in a stage: they are whole, from 1 to {STAGE_NUMBER_MAX}")
+        self.committer.submit_for(reply, op.Stage(stage, push, number), codec.encode_stage(stage, number, record))
 
     def staged(self, outcome: Any) -> int:
         return _done(outcome)
 
     async def publish(self, stages: Sequence[bytes], owner: bytes, batch: int) -> Published:
         _check_names(owner, *stages)
-        if type(batch) is not int or batch < 0:
-            raise BadRequest(f"{batch!r} is no batch: they are numbered from 0")
+        check_number(batch)
         outcome = await self.committer.submit(op.Publish(stages, owner, batch))
         if isinstance(outcome, Refusal):
             raise self._not_published(outcome)
@@ -74,22 +78,44 @@ class StoreStages:
         _check_names(*stages)
         return _done(await self.committer.submit(op.Unstage(stages)))
 
-    def stages(self) -> list[StageFacts]:
-        return [
-            StageFacts(name, stage.began, sum([len(one.push.bodies) for one in stage.records]), sum([one.bytes for one in stage.records]))
-            for name, stage in self.state.stages.by_id.items()
-        ]
+    def stages(self, after: bytes = b"", most: int | None = None) -> list[StageFacts]:
+        known = self.state.stages.by_id
+        behind = (name for name in known if name > after)
+        return [_facts(name, known[name]) for name in (sorted(behind) if most is None else nsmallest(most, behind))]
+
+    @property
+    def staged_bytes(self) -> int:
+        return self.state.stages.bytes
+
+    def staged_for(self, stages: Sequence[bytes]) -> Mapping[int, tuple[int, int]]:
+        known = self.state.stages.by_id
+        held: dict[int, tuple[int, int]] = {}
+        for record in [record for name in dict.fromkeys(stages) if name in known for record in known[name].records]:
+            for queue in record.push.queues:
+                messages, size = held.get(queue, (0, 0))
+                held[queue] = messages + len(record.push.bodies), size + record.bytes
+        return held
+
+    def published_last(self, owner: bytes) -> int:
+        return self.state.stages.last(owner)
 
     def stage_facts(self) -> Mapping[str, tuple[float, str]]:
         """For an operator: an abandoned stage keeps its part of the log until it is a day old."""
-        found, oldest = self.stages(), self.state.stages.oldest()
+        stages, oldest = self.state.stages.by_id.values(), self.state.stages.oldest()
+        messages = sum([len(record.push.bodies) for stage in stages for record in stage.records])
         age_s = max(0, self.now() - oldest) / 1000 if oldest is not None else 0
         return {
-            "dovetail_stages_open": (len(found), "Stages that were not published yet."),
+            "dovetail_stages_open": (len(stages), "Stages that were not published yet."),
             "dovetail_stage_oldest_age_seconds": (age_s, "How long ago the oldest open stage began; it is given up after a day."),
-            "dovetail_staged_messages": (sum([one.messages for one in found]), "Messages in open stages."),
-            "dovetail_staged_bytes": (sum([one.bytes for one in found]), "Bytes of bodies in open stages."),
+            "dovetail_staged_messages": (messages, "Messages in open stages."),
+            "dovetail_staged_bytes": (self.staged_bytes, "Bytes of bodies in open stages."),
         }
+
+
+def _facts(name: bytes, stage: Stage) -> StageFacts:
+    records = stage.records
+    queues = tuple(dict.fromkeys([queue for one in records for queue in one.push.queues]))
+    return StageFacts(name, stage.began, sum([len(one.push.bodies) for one in records]), sum([one.bytes for one in records]), queues)
 
 
 def _check_names(*names: bytes) -> None:

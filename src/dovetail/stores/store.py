@@ -129,6 +129,8 @@ class StageFacts(NamedTuple):
     began_ms: int
     messages: int
     bytes: int
+    queues: tuple[int, ...] = ()
+    """For which there are messages in it."""
 
 
 class ReservationFacts(NamedTuple):
@@ -347,8 +349,14 @@ class Lane(Protocol):
 
     def set_aside(self, answer: Any) -> list[Handed]: ...
 
+    def set_aside_count(self, answer: Any) -> tuple[int, bool]:
+        """(how many messages, whether they were set aside before), without a look at them."""
+
     def reserved(self, name: str, batch: int, start: int = 0, most: int = -1) -> list[Handed]:
         """The messages of a batch that is open, from its `start`-th on. Looking changes nothing, and anybody may who knows the name."""
+
+    def reserved_runs(self, name: str, batch: int, start: int = 0) -> tuple[int, Iterator[Handed]]:
+        """(how many messages the batch has, its runs as far as somebody looks at them in this turn)"""
 
     def reserve_settle(self, name: str, epoch: int, batch: int) -> Awaitable[int]:
         """Done with all batches up to this one; how many messages left. It may be said again."""
@@ -429,8 +437,9 @@ class Store(Protocol):
         """Put messages by; how many. They join their queues, in this order, when the stage is published. Said again they are there twice:
         where the outcome is not known, another stage is begun."""
 
-    def stage_record_for(self, reply: Reply, stage: bytes, push: Push, record: bytes) -> None:
-        """The same with a record that a caller made (see `push_of_record`); the reply is told an outcome for `staged`."""
+    def stage_record_for(self, reply: Reply, stage: bytes, push: Push, record: bytes, number: int = 0) -> None:
+        """The same with a record that a caller made (see `push_of_record`); the reply is told an outcome for `staged`. With a number, from
+        1 on, it may be said again; a number that is not the next one is refused."""
 
     def staged(self, outcome: Any) -> int: ...
 
@@ -440,8 +449,18 @@ class Store(Protocol):
     def unstage(self, stages: Sequence[bytes]) -> Awaitable[int]:
         """Give stages up; how many of them there were."""
 
-    def stages(self) -> list[StageFacts]:
-        """Oldest first."""
+    def stages(self, after: bytes = b"", most: int | None = None) -> list[StageFacts]:
+        """Those that are open, in the order of their names: at most so many, with names behind `after`."""
+
+    @property
+    def staged_bytes(self) -> int:
+        """Of bodies, in all stages that are open."""
+
+    def staged_for(self, stages: Sequence[bytes]) -> Mapping[int, tuple[int, int]]:
+        """What these stages hold for each queue: (messages, bytes). Those that are not there hold nothing."""
+
+    def published_last(self, owner: bytes) -> int:
+        """The owner's last batch, or -1."""
 
     def producer_open(self, producer: bytes) -> Awaitable[tuple[int, int]]:
         """(epoch, last number used)"""
