@@ -77,6 +77,7 @@ class Node(Queues):
             version=__version__,
             account_quota=_account_quota(settings),
             queue_quota=_queue_quota(settings),
+            staged_bytes_max=settings.quota.staged_bytes,
         )
         permits = partial(allowed, sqs, secure=bool(settings.tls.cert)) if sqs is not None else None
         return NativeDoor(self.broker, self.clock, options, accounts, self._audit(settings), permits)

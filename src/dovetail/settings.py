@@ -249,13 +249,17 @@ class Sqs(Checked):
 
 @dataclass(frozen=True, slots=True)
 class QuotaDefaults(Checked):
-    """What every queue may have, and every account for which `dovetail account quota` says nothing else; 0 is no limit."""
+    """What every queue may have, and every account for which `dovetail account quota` says nothing else; 0 is no limit.
+    What is staged belongs to no queue yet, and is bounded for all together."""
 
     queue_messages: int = setting(0, Whole(0, 1 << 50), "messages that may wait in one queue; 0 is no limit")
     queue_bytes: int = setting(0, Bytes(0, 1 << 60), "bytes that may wait in one queue; 0 is no limit")
     queue_requests: int = setting(0, Whole(0, 1 << 40), "requests a second about one queue; 0 is no limit")
     account_requests: int = setting(0, Whole(0, 1 << 40), "requests a second of one account; 0 is no limit")
     account_queues: int = setting(0, Whole(0, 1 << 40), "queues of one account; 0 is no limit")
+    staged_bytes: int = setting(
+        16 << 30, Bytes(0, 1 << 60), "bytes in stages that were not published yet, of all accounts together; 0 is no limit"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from the first moment on; what is published later points to where they were stag
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from heapq import nsmallest
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail.core import codec
@@ -78,10 +77,12 @@ class StoreStages:
         _check_names(*stages)
         return _done(await self.committer.submit(op.Unstage(stages)))
 
-    def stages(self, after: bytes = b"", most: int | None = None) -> list[StageFacts]:
+    def stages(self) -> list[StageFacts]:
+        return list(self.stages_behind(b""))
+
+    def stages_behind(self, after: bytes) -> Iterator[StageFacts]:
         known = self.state.stages.by_id
-        behind = (name for name in known if name > after)
-        return [_facts(name, known[name]) for name in (sorted(behind) if most is None else nsmallest(most, behind))]
+        return (_facts(name, known[name]) for name in sorted([name for name in known if name > after]))
 
     @property
     def staged_bytes(self) -> int:

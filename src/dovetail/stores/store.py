@@ -449,8 +449,11 @@ class Store(Protocol):
     def unstage(self, stages: Sequence[bytes]) -> Awaitable[int]:
         """Give stages up; how many of them there were."""
 
-    def stages(self, after: bytes = b"", most: int | None = None) -> list[StageFacts]:
-        """Those that are open, in the order of their names: at most so many, with names behind `after`."""
+    def stages(self) -> list[StageFacts]:
+        """Those that are open, in the order of their names."""
+
+    def stages_behind(self, after: bytes) -> Iterator[StageFacts]:
+        """Those with names behind this one, as far as somebody looks at them in this turn."""
 
     @property
     def staged_bytes(self) -> int:

@@ -23,16 +23,20 @@ KINDS = {
     "CONSUME": 18, "CREDIT": 19, "STOP": 20, "COMPLETE": 24, "REQUEUE": 25, "EXTEND": 26, "RELEASE": 27, "COMPLETE_PULL": 28,
     "COMPLETE_PUSH": 29, "CANCEL": 32, "RESCHEDULE": 33, "RECLAIM": 34, "PURGE": 36, "COUNTS": 37, "PEEK": 38, "REDRIVE": 40,
     "REDRIVE_STATUS": 41, "REDRIVE_CANCEL": 42, "PRODUCER": 44, "SKIP": 45, "TAP_OPEN": 48, "TAP_LIST": 49, "TAP_READ": 50,
-    "TAP_ADVANCE": 51, "TAP_CLOSE": 52, "STAGE": 56, "PUBLISH": 57, "RESERVE": 58, "SETTLE_RESERVED": 59, "HELLO": 128, "WELCOME": 129,
+    "TAP_ADVANCE": 51, "TAP_CLOSE": 52, "STAGE": 56, "PUBLISH": 57, "RESERVE": 58, "RESERVE_SETTLE": 59, "UNSTAGE": 60,
+    "STAGES": 61, "RESERVE_OPEN": 62, "RESERVE_READ": 63, "RESERVE_RELEASE": 64, "RESERVE_CLOSE": 65, "RESERVE_LIST": 66,
+    "HELLO": 128, "WELCOME": 129,
     "ERROR": 130, "BYE": 131, "PONG": 132, "DONE": 133, "OPENED": 134, "QUEUES": 135, "NAMED": 136, "PUSHED": 137, "DELIVERIES": 138,
-    "SETTLED": 139, "COUNTED": 140, "MESSAGES": 141, "ARROW": 142, "REDRIVING": 143, "PRODUCING": 144, "TAPS": 145,
+    "SETTLED": 139, "COUNTED": 140, "MESSAGES": 141, "ARROW": 142, "REDRIVING": 143, "PRODUCING": 144, "TAPS": 145, "PUBLISHED": 146,
+    "STAGED": 147, "RESERVING": 148, "RESERVED": 149, "RESERVATIONS": 150,
 }  # fmt: skip
 NAMES = {number: name for name, number in KINDS.items()}
 CODES = {
     1: "ERROR", 2: "REFUSED", 3: "BAD_REQUEST", 4: "LIMIT_EXCEEDED", 5: "NO_SUCH_QUEUE", 6: "QUEUE_EXISTS", 7: "NO_SUCH_TAP", 8: "TAP_CUT",
     9: "RECEIPT_INVALID", 10: "NUMBER_REFUSED", 11: "UNAVAILABLE", 12: "STORAGE_FULL", 13: "OVER_IN_FLIGHT", 14: "OVER_QUOTA",
     15: "THROTTLED", 16: "CLOSED", 17: "UNKNOWN", 18: "STORAGE_ERROR", 19: "DAMAGED", 20: "FOLDER_LOCKED", 21: "FORMAT_UNKNOWN",
-    22: "CODEC_ERROR", 64: "PROTOCOL", 65: "MALFORMED", 66: "NO_SUCH_KIND", 67: "ACCESS_DENIED", 68: "NOT_YET", 69: "NOT_OPENED",
+    22: "CODEC_ERROR", 23: "NO_SUCH_STAGE", 24: "NO_SUCH_RESERVATION", 25: "FENCED", 26: "BATCH_REFUSED",
+    64: "PROTOCOL", 65: "MALFORMED", 66: "NO_SUCH_KIND", 67: "ACCESS_DENIED", 68: "NOT_YET", 69: "NOT_OPENED",
     70: "NO_ARROW",
 }  # fmt: skip
 RULES = {
@@ -348,8 +352,8 @@ class Stranger:
         return queue, given
 
     def counts(self, queue: int) -> dict[str, int]:
-        values = struct.unpack("<7Q", self.ask("COUNTS", struct.pack("<Q", queue)).payload)
-        names = ("visible", "delayed", "leased", "oldest_age_ms", "pushed", "dead_lettered", "stranded")
+        values = struct.unpack("<8Q", self.ask("COUNTS", struct.pack("<Q", queue)).payload)
+        names = ("visible", "delayed", "leased", "oldest_age_ms", "pushed", "dead_lettered", "stranded", "reserved")
         return dict(zip(names, values, strict=True))
 
     def done(self, answer: Answer) -> int:
@@ -458,3 +462,85 @@ class Stranger:
 
     def tap_open(self, queue: int, name: str, start: int = 0, age_ms: int = 1 << 40, size: int = 1 << 40) -> int:
         return self.done(self.ask("TAP_OPEN", struct.pack("<QQQQ", queue, start, age_ms, size) + name.encode()))
+
+    # Stages
+
+    def stage(self, name: bytes, data: bytes, number: int = 0) -> int:
+        return self.done(self.ask("STAGE", struct.pack("<16sII", name, number, 0) + data))
+
+    @staticmethod
+    def names(names: Sequence[bytes]) -> bytes:
+        return struct.pack("<II", len(names), 0) + b"".join(names)
+
+    def publish(self, names: Sequence[bytes], owner: bytes, batch: int = 0) -> tuple[bool, list[tuple[int, ...]]]:
+        """(before, for each queue: its id, messages, repeats, bytes)"""
+        answer = self.ask("PUBLISH", struct.pack("<16sq", owner, batch) + self.names(names))
+        assert answer.kind == "PUBLISHED"
+        reader = Reader(answer.payload)
+        durability, before, zero, count = reader.fixed("BBHI")
+        assert durability in (1, 2, 3, 4) and before in (0, 1) and zero == 0
+        joined = [reader.fixed("QQQQ") for _ in range(count)]
+        reader.end()
+        return bool(before), joined
+
+    def unstage(self, names: Sequence[bytes], *, kept: bool = False) -> int:
+        return self.done(self.ask("UNSTAGE", self.names(names), int(kept)))
+
+    def stages(self, after: bytes = bytes(16), most: int = 1000) -> tuple[list[tuple[bytes, int, int, int]], bool]:
+        """((name, began, messages, bytes) of each, whether there are more)"""
+        answer = self.ask("STAGES", struct.pack("<16sII", after, most, 0))
+        assert answer.kind == "STAGED"
+        reader = Reader(answer.payload)
+        count, more = reader.fixed("II")
+        found = [(reader.bytes(16), *reader.fixed("QQQ")) for _ in range(count)]
+        reader.end()
+        return found, bool(more)  # type: ignore[return-value]  # three numbers behind the name
+
+    # Reservations
+
+    def reserve_open(self, queue: int, name: str) -> tuple[int, int]:
+        answer = self.ask("RESERVE_OPEN", struct.pack("<Q", queue) + name.encode())
+        assert answer.kind == "RESERVING"
+        epoch, last = struct.unpack("<Qq", answer.payload)
+        return epoch, last
+
+    def reserve(self, queue: int, name: str, epoch: int, batch: int, most: int = 100) -> tuple[int, bool]:
+        answer = self.ask("RESERVE", struct.pack("<QQqII", queue, epoch, batch, most, 0) + name.encode())
+        assert answer.kind == "RESERVED"
+        messages, again = struct.unpack("<II", answer.payload)
+        return messages, bool(again)
+
+    @staticmethod
+    def read_bytes(queue: int, name: str, batch: int, start: int = 0, most: int = 1000, bytes_max: int = 0) -> bytes:
+        return struct.pack("<QqIIII", queue, batch, start, most, bytes_max, 0) + name.encode()
+
+    def reserve_read(self, queue: int, name: str, batch: int, start: int = 0, most: int = 1000, bytes_max: int = 0) -> list[Message]:
+        return self.deliveries(self.ask("RESERVE_READ", self.read_bytes(queue, name, batch, start, most, bytes_max)))
+
+    def reserve_settle(self, queue: int, name: str, epoch: int, batch: int) -> int:
+        return self.done(self.ask("RESERVE_SETTLE", struct.pack("<QQq", queue, epoch, batch) + name.encode()))
+
+    def reserve_end(self, kind: str, queue: int, name: str) -> int:
+        """RESERVE_RELEASE or RESERVE_CLOSE."""
+        return self.done(self.ask(kind, struct.pack("<Q", queue) + name.encode()))
+
+    def reservations(self, queue: int) -> list[tuple[str, int, int, int, dict[int, int]]]:
+        """(name, epoch, last, settled, the open batches: number to messages)"""
+        answer = self.ask("RESERVE_LIST", struct.pack("<Q", queue))
+        assert answer.kind == "RESERVATIONS"
+        reader = Reader(answer.payload)
+        count, zero = reader.fixed("II")
+        assert zero == 0
+        found = []
+        for _ in range(count):
+            epoch, last, settled, open_batches, zero = reader.fixed("QqqII")
+            assert zero == 0
+            name = reader.text()
+            batches = {}
+            for _ in range(open_batches):
+                batch, messages, zero = reader.fixed("qII")
+                assert zero == 0
+                batches[batch] = messages
+            found.append((name, epoch, last, settled, batches))
+        reader.end()
+        return found

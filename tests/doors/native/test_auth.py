@@ -17,7 +17,7 @@ from dovetail.doors.sqs import queueattributes
 from dovetail.service.accounts import Accounts, Key
 from dovetail.settings import QuotaDefaults, Settings
 from tests.doors.native.house import Inside, Process
-from tests.doors.native.stranger import Refused, Stranger, record, text
+from tests.doors.native.stranger import Refused, Stranger, items, record, text
 
 
 class Signed:
@@ -172,6 +172,17 @@ def test_a_policy_opens_a_queue_to_others_for_what_it_names(signed: Signed) -> N
     signed.configure(queue, statement("Allow", signed.other, "ReceiveMessage"))
     refused("ACCESS_DENIED", lambda: theirs.push(record([queue], [b"x"])))
     assert theirs.pull(queue) == []
+
+
+def test_what_does_two_things_needs_both_rights(signed: Signed) -> None:
+    mine, theirs = signed.stranger(), signed.stranger(signed.other_key)
+    queue = mine.declare("orders")
+    mine.push(record([queue], [b"a", b"b"]))
+    signed.configure(queue, statement("Allow", signed.other, "ReceiveMessage"))
+    theirs.open("orders", f"{signed.shop}/us-east-1")
+    messages = theirs.pull(queue)
+    refused("ACCESS_DENIED", lambda: theirs.ask("COMPLETE_PULL", theirs.pull_bytes(queue) + items(messages)))
+    assert mine.counts(queue)["leased"] == 1
 
 
 def test_a_policy_can_deny_the_owner_too(signed: Signed) -> None:

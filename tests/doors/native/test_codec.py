@@ -41,6 +41,7 @@ REQUESTS: list[requests.Request] = [
     *(requests.BySequence(kind, 1, [1, 2, 2**63]) for kind in (Kind.CANCEL, Kind.RECLAIM)),
     requests.BySequence(Kind.RESCHEDULE, 1, [4], 5),
     *(requests.About(kind, 2**64 - 1) for kind in (Kind.PURGE, Kind.COUNTS, Kind.REDRIVE_STATUS, Kind.REDRIVE_CANCEL, Kind.TAP_LIST)),
+    requests.About(Kind.RESERVE_LIST, 3),
     requests.Peek(1, 2, 3, 4),
     requests.Redrive(1, 2, 3),
     requests.Producer(b"i" * 16),
@@ -49,6 +50,15 @@ REQUESTS: list[requests.Request] = [
     requests.TapRead(1, "tap", 4, 5, 6, True),
     requests.TapAdvance(1, "tap", 4),
     requests.TapClose(1, "tap"),
+    requests.Stage(b"s" * 16, b"a record", 7),
+    requests.Publish([b"s" * 16, b"t" * 16], b"o" * 16, 2**63 - 1),
+    requests.Publish([], b"o" * 16, -1),
+    requests.Unstage([b"s" * 16], True),
+    requests.Stages(b"a" * 16, 5),
+    *(requests.Reservation(kind, 1, "jöb") for kind in (Kind.RESERVE_OPEN, Kind.RESERVE_RELEASE, Kind.RESERVE_CLOSE)),
+    requests.Reserve(1, "job", 2, 3, 4),
+    requests.ReserveRead(1, "job", 2, 3, 4, 5, True),
+    requests.ReserveSettle(1, "job", 2, -3),
 ]
 COLUMN = Column.of([b"a", b"", b"bcd"])
 RUNS = [answers.Run(1, 2, 2, 1, 5, 6, 7, 0, b"s" * 8), answers.Run(9, 8, 1, 3, 5, 6, 7, 4, b"t" * 8)]
@@ -66,13 +76,18 @@ ANSWERS: list[answers.Answer] = [
     answers.Deliveries(1, RUNS, COLUMN, b"i" * 48, COLUMN, COLUMN),
     answers.Deliveries(1, [], Column.of([])),
     answers.Settled(b"\1\0"),
-    answers.Counted(*range(7)),
+    answers.Counted(*range(8)),
     answers.Messages(1, 2, 3, [4, 5, 6], [7, 8, 9], COLUMN, None, COLUMN, None, [1, 2, 3], b"\0\2\1"),
     answers.Messages(1, 2, 3, [4, 5, 6], [7, 8, 9], COLUMN, b"i" * 48, None, COLUMN),
     answers.Arrow(1, 2, 3, 4, b"a stream"),
     answers.Redriving(2, 5),
     answers.Producing(b"i" * 16, 1, 2),
     answers.Taps([answers.Tap("t", 1, 2, 3, 4)]),
+    answers.Published(2, [answers.Joined(1, 2, 3, 4), answers.Joined(5, 6, 7, 8)], True),
+    answers.Staged([answers.OpenStage(b"s" * 16, 1, 2, 3)], True),
+    answers.Reserving(4, -1),
+    answers.Reserved(100_000, True),
+    answers.Reservations([answers.Reservation("jöb", 1, 7, -1, {6: 2, 7: 0}), answers.Reservation("", 0, -1, -1, {})]),
 ]
 
 
@@ -89,7 +104,7 @@ def plain(value: Any) -> Any:
 
 def test_every_kind_has_an_example_here() -> None:
     shown = {encoded[4] for encoded in map(lambda one: requests.encode(one, 1), REQUESTS)}  # noqa: C417
-    assert shown == set(requests.DECODERS) == {kind for kind in Kind if kind < 56}
+    assert shown == set(requests.DECODERS) == {kind for kind in Kind if kind < 128}
     assert {answers.encode(one, 1)[4] for one in ANSWERS} == set(answers.DECODERS) == {kind for kind in Kind if kind >= 128}
 
 

@@ -71,7 +71,7 @@ def test_what_changes_a_queue_takes_effect_in_its_place(stranger: Stranger, queu
     assert stranger.done(got[1]) == 1
     assert stranger.opened(got[2])[1]["delay_ms"] == 3_600_000
     assert [one["body"] for one in stranger.messages(got[6])[2]] == [b"tapped"]
-    assert struct.unpack("<7Q", got[7].payload)[:3] == (0, 2, 0)
+    assert struct.unpack("<8Q", got[7].payload)[:3] == (0, 2, 0)
     assert {stranger.error(one.payload).code for one in got[10:]} == {"NO_SUCH_QUEUE"}
 
 

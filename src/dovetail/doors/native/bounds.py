@@ -33,6 +33,10 @@ class Bounds:
     waits_max: int = 10_000
     """Pulls that wait and consumes that are open, of one connection. They do not count as under way: a connection full of receivers must
     still be able to say that a message is done."""
+    staging_bytes_max: int = 8 * 1024 * 1024
+    """Of STAGE frames of one connection that are not durable yet; what comes beyond waits unread (room.py)."""
+    staging_bytes_all_max: int = 64 * 1024 * 1024
+    """Of all connections together."""
     queues_max: int = 100_000
     """Queues that one connection may have opened."""
     greeting_s: float = 10.0

@@ -4,8 +4,9 @@
                frames      slots         slots, one write a turn
 
 What waits is bounded in every place: the backlog by one delivery of the socket, because reading pauses while there is one; what is under
-way by `in_flight_max`; what is ready by the same, and by the credit of consumers; and nothing is put into bytes before it can be written.
-A client that does not read its answers is not read either. When the connection ends, whatever was not written goes back.
+way by `in_flight_max`, and of what is staged also by bytes (room.py); what is ready by the same, and by the credit of consumers; and
+nothing is put into bytes before it can be written. A client that does not read its answers is not read either. When the connection ends,
+whatever was not written goes back.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from typing import TYPE_CHECKING, Protocol, cast
 from dovetail.doors.native import answers, refusals
 from dovetail.doors.native.bounds import GREETING_BYTES_MAX, REQUEST_BYTES_MAX
 from dovetail.doors.native.fields import Malformed, NoSuchKind
-from dovetail.doors.native.frames import NOT_YET, VERSION, Broken, Event, Frame, Hello, Kind, Reader
+from dovetail.doors.native.frames import VERSION, Broken, Event, Frame, Hello, Kind, Reader
 from dovetail.doors.native.greeting import Caller, Greeting
 from dovetail.doors.native.opened import Opened
-from dovetail.doors.native.refusals import AccessDenied, NotOpened, NotYet, ProtocolError
+from dovetail.doors.native.refusals import AccessDenied, NotOpened, ProtocolError
 from dovetail.doors.native.slots import NAMES, refused
 from dovetail.errors import BadRequest, DovetailError, LimitExceeded
 
@@ -70,7 +71,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_backlog", "_greeting", "_last", "_paused", "_reader", "_scheduled", "_server", "_since", "_stalled", "_transport",
-        "began", "caller", "door", "fd", "over", "peer", "producers", "queues", "ready", "under_way", "waits", "writable",
+        "began", "caller", "door", "fd", "held", "over", "peer", "producers", "queues", "ready", "under_way", "waits", "writable",
     )  # fmt: skip
 
     def __init__(self, server: Server, door: Door) -> None:
@@ -94,6 +95,8 @@ class Connection(asyncio.Protocol):
         self.ready: deque[Ready] = deque()
         self.under_way = 0
         self.writable = True
+        self.held = False
+        """As much is being staged as may be (room.py)."""
         self.over = False
         """The last answer was given: what still arrives is thrown away."""
 
@@ -148,7 +151,7 @@ class Connection(asyncio.Protocol):
         for index, event in enumerate(events):
             if self.over:
                 return
-            if self.under_way >= room or not self.writable:
+            if self.under_way >= room or not self.writable or self.held:
                 self._backlog.extend(events[index:])
                 self._pause()
                 break
@@ -212,7 +215,7 @@ class Connection(asyncio.Protocol):
             raise NotOpened(f"the queue {queue} was not opened on this connection")
         if found.attributes is not found.lane.attributes:
             self.door.look_again(self, found)
-        if not found.rights & right:
+        if found.rights & right != right:
             raise AccessDenied("The queue's policy does not allow this.")
         if self.door.limited:
             self.door.check_queue(queue)
@@ -258,7 +261,7 @@ class Connection(asyncio.Protocol):
             stalled, self._stalled = self._stalled, set()
             for wait in stalled:
                 wait.go_on()
-        if self._backlog and self.under_way < self._server.bounds.in_flight_max and self.writable:
+        if self._backlog and self.under_way < self._server.bounds.in_flight_max and self.writable and not self.held:
             events, self._backlog = list(self._backlog), deque()
             self._take(events)
         if self._paused and self._reads_on() and self._transport is not None:
@@ -358,6 +361,7 @@ class Connection(asyncio.Protocol):
                 slot.give_up()
         self.queues.clear()
         self.door.lent.left(self, self.producers)
+        self.door.room.left(self)
 
     def sweep(self, now: float) -> None:
         """Called now and then by the server, so that no connection needs a timer of its own."""
@@ -395,8 +399,6 @@ class Told:
 
 
 def _no_verb(kind: int) -> DovetailError:
-    if kind in NOT_YET:
-        return NotYet(f"{NAMES[kind]} has a number and is not there yet")
     if kind == Kind.AUTH:
         return BadRequest("AUTH was answered before")
     return NoSuchKind(f"no request has the kind {kind}")

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dovetail.clock import Clock
-from dovetail.doors.native import answers, consuming, pulling, pushing, queues, refusals, requests, settling, tapping
+from dovetail.doors.native import answers, consuming, pulling, pushing, queues, refusals, requests, reserving, settling, staging, tapping
 from dovetail.doors.native.bounds import REQUEST_BYTES_MAX, Bounds
 from dovetail.doors.native.frames import Frame, Kind
 from dovetail.doors.native.greeting import Caller, Greeting
 from dovetail.doors.native.lent import Lent
 from dovetail.doors.native.opened import ALL, Opened, rights_of
-from dovetail.errors import DovetailError
+from dovetail.doors.native.room import Room
+from dovetail.errors import DovetailError, OverQuota
 from dovetail.limits import BATCH_MESSAGES_MAX
 from dovetail.service.accounts import Accounts, Key, Quota
 from dovetail.service.audit import Audit
@@ -55,6 +56,8 @@ class Options:
     version: str = ""
     account_quota: Quota = NO_QUOTA
     queue_quota: Quota = NO_QUOTA
+    staged_bytes_max: int = 0
+    """In stages that are open, of all accounts together; 0 is no limit."""
 
 
 def ping(connection: Connection, frame: Frame) -> None:
@@ -97,6 +100,17 @@ VERBS: dict[int, Verb] = {
     Kind.TAP_READ: tapping.tap_read,
     Kind.TAP_ADVANCE: tapping.tap_advance,
     Kind.TAP_CLOSE: tapping.tap_close,
+    Kind.STAGE: staging.stage,
+    Kind.PUBLISH: staging.publish,
+    Kind.UNSTAGE: staging.unstage,
+    Kind.STAGES: staging.stages,
+    Kind.RESERVE_OPEN: reserving.reserve_open,
+    Kind.RESERVE: reserving.reserve,
+    Kind.RESERVE_READ: reserving.reserve_read,
+    Kind.RESERVE_SETTLE: reserving.reserve_settle,
+    Kind.RESERVE_RELEASE: reserving.reserve_release,
+    Kind.RESERVE_CLOSE: reserving.reserve_release,
+    Kind.RESERVE_LIST: reserving.reserve_list,
 }
 
 
@@ -132,6 +146,7 @@ class Door:
         """What makes Arrow streams, once somebody has asked for one."""
         self._loading: asyncio.Task[None] | None = None
         self.lent = Lent(clock.boot_ms)
+        self.room = Room(self.bounds.staging_bytes_max, self.bounds.staging_bytes_all_max)
         self._quotas = Quotas(
             StoreLedger(broker.store, broker.meters),
             account_default=options.account_quota,
@@ -174,7 +189,7 @@ class Door:
             bounds.in_flight_max,
             bounds.waits_max,
             round(bounds.idle_s * 1000),
-            answers.ARROW_FEATURE * self.has_arrow,
+            answers.ARROW_FEATURE * self.has_arrow | answers.STAGE_FEATURE | answers.RESERVE_FEATURE,
             caller.account,
             caller.namespace,
             store.promises.durability,
@@ -219,6 +234,15 @@ class Door:
         place = self.broker.store.name_of(queue)
         if place is not None:
             self._quotas.push(place[0].partition("/")[0], queue, count, size, self._clock.boot_ms())
+
+    def check_stage(self, size: int) -> None:
+        """May stages hold so much more? What nobody publishes stays for a day, and the disk is everybody's."""
+        most = self.options.staged_bytes_max
+        held = self.broker.store.staged_bytes
+        if most and held + self.room.bytes + size > most:
+            self.broker.meters.quota_refusals.of("staged_bytes").add()
+            text = f"Stages hold {held} bytes and may hold {most}: publish some or give them up."
+            raise OverQuota(text, quota="staged_bytes")
 
     def check_create(self, caller: Caller) -> None:
         """May the account have one more queue?"""

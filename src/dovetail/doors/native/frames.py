@@ -76,7 +76,14 @@ class Kind(IntEnum):
     STAGE = 56
     PUBLISH = 57
     RESERVE = 58
-    SETTLE_RESERVED = 59
+    RESERVE_SETTLE = 59
+    UNSTAGE = 60
+    STAGES = 61
+    RESERVE_OPEN = 62
+    RESERVE_READ = 63
+    RESERVE_RELEASE = 64
+    RESERVE_CLOSE = 65
+    RESERVE_LIST = 66
 
     HELLO = 128
     WELCOME = 129
@@ -96,10 +103,11 @@ class Kind(IntEnum):
     REDRIVING = 143
     PRODUCING = 144
     TAPS = 145
-
-
-NOT_YET = frozenset((Kind.STAGE, Kind.PUBLISH, Kind.RESERVE, Kind.SETTLE_RESERVED))
-"""Numbered and refused: what Spark will need."""
+    PUBLISHED = 146
+    STAGED = 147
+    RESERVING = 148
+    RESERVED = 149
+    RESERVATIONS = 150
 
 
 class Hello(NamedTuple):

@@ -107,7 +107,8 @@ def push(connection: Connection, frame: Frame) -> None:
                 slot.set_exception(error)
             return
     record = bytes(payload)
-    made, lanes = _checked(connection, record)
+    made = connection.door.broker.store.push_of_record(record)
+    lanes = checked(connection, made)
     pushing = _Pushing(connection, frame.number, Kind.PUSH, lanes, made, lanes[0].order)
     try:
         connection.door.broker.store.push_record_for(pushing, made, record)
@@ -120,7 +121,8 @@ def complete_push(connection: Connection, frame: Frame) -> None:
     assert isinstance(request, requests.CompletePush)
     source = connection.opened(request.queue, DELETE)
     record = bytes(request.record)
-    made, lanes = _checked(connection, record)
+    made = connection.door.broker.store.push_of_record(record)
+    lanes = checked(connection, made)
     pushing = _Completing(connection, frame.number, Kind.COMPLETE_PUSH, lanes, made, source.order)
     pushing.source, pushing.completed = source, sum(item.end - item.start for item in request.items)
     try:
@@ -140,10 +142,9 @@ class _Completing(_Pushing):
         return told
 
 
-def _checked(connection: Connection, record: bytes) -> tuple[Push, list[Opened]]:
-    """The push, if each of its queues, and its producer, was opened here."""
+def checked(connection: Connection, made: Push) -> list[Opened]:
+    """The queues of a push, if each of them, and its producer, was opened here."""
     door = connection.door
-    made = door.broker.store.push_of_record(record)
     lanes = [connection.opened(queue, SEND) for queue in made.queues]
     if made.numbered is not None and made.numbered.producer not in connection.producers:
         raise NotOpened("The producer was not opened on this connection.")
@@ -154,4 +155,4 @@ def _checked(connection: Connection, record: bytes) -> tuple[Push, list[Opened]]
             door.check_push(queue, len(made.bodies), len(made.bodies.blob))
     for opened in lanes:
         opened.meter.seen_publisher(connection.peer)
-    return made, lanes
+    return lanes

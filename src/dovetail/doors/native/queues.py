@@ -180,7 +180,7 @@ def counts(connection: Connection, frame: Frame) -> None:
     opened = connection.opened(request.queue, LOOK)
     number = frame.number
     made = answers.Counted
-    Look(connection, number, frame.kind, opened, lambda: answers.encode(made(*opened.lane.counts()[: len(made._fields)]), number))
+    Look(connection, number, frame.kind, opened, lambda: answers.encode(made(*opened.lane.counts()), number))
 
 
 def peek(connection: Connection, frame: Frame) -> None:

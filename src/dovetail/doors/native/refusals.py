@@ -57,6 +57,10 @@ class Code(IntEnum):
     FOLDER_LOCKED = 20
     FORMAT_UNKNOWN = 21
     CODEC_ERROR = 22
+    NO_SUCH_STAGE = 23
+    NO_SUCH_RESERVATION = 24
+    FENCED = 25
+    BATCH_REFUSED = 26
 
     PROTOCOL = 64
     MALFORMED = 65
@@ -90,6 +94,10 @@ CLASSES: dict[Code, type[DovetailError]] = {
     Code.FOLDER_LOCKED: errors.FolderLocked,
     Code.FORMAT_UNKNOWN: errors.FormatUnknown,
     Code.CODEC_ERROR: CodecError,
+    Code.NO_SUCH_STAGE: errors.NoSuchStage,
+    Code.NO_SUCH_RESERVATION: errors.NoSuchReservation,
+    Code.FENCED: errors.Fenced,
+    Code.BATCH_REFUSED: errors.BatchRefused,
     Code.PROTOCOL: ProtocolError,
     Code.MALFORMED: Malformed,
     Code.NO_SUCH_KIND: NoSuchKind,

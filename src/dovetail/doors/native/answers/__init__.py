@@ -6,7 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from dovetail.doors.native import frames
-from dovetail.doors.native.answers.connection import ARROW_FEATURE, CHALLENGE, OPEN, Bye, Done, Error, Hello, Pong, Producing, Welcome
+from dovetail.doors.native.answers.connection import (
+    ARROW_FEATURE,
+    CHALLENGE,
+    OPEN,
+    RESERVE_FEATURE,
+    STAGE_FEATURE,
+    Bye,
+    Done,
+    Error,
+    Hello,
+    Pong,
+    Producing,
+    Welcome,
+)
 from dovetail.doors.native.answers.messages import (
     ATTRIBUTES,
     DURABILITY,
@@ -26,13 +39,15 @@ from dovetail.doors.native.answers.messages import (
     Settled,
 )
 from dovetail.doors.native.answers.queues import REDRIVES, Counted, Named, Opened, Queues, Redriving, Tap, Taps
+from dovetail.doors.native.answers.staging import Joined, OpenStage, Published, Reservation, Reservations, Reserved, Reserving, Staged
 from dovetail.doors.native.fields import UNREADABLE, Malformed, NoSuchKind, Walk
 from dovetail.doors.native.frames import Frame, Kind
 
 __all__ = [
     "ARROW_FEATURE", "ATTRIBUTES", "CHALLENGE", "DURABILITY", "GROUPS", "HISTORY", "IDS", "OPEN", "REDRIVES", "REFUSED", "REPEAT",
     "STATES", "STORED", "Hello", "Welcome", "Error", "Bye", "Pong", "Done", "Opened", "Queues", "Named", "Lane", "Pushed", "Run",
-    "Deliveries", "Settled", "Counted", "Messages", "Arrow", "Redriving", "Producing", "Tap", "Taps", "KINDS", "Answer", "decode",
+    "Deliveries", "Settled", "Counted", "Messages", "Arrow", "Redriving", "Producing", "Tap", "Taps", "Joined", "Published", "OpenStage",
+    "Staged", "Reserving", "Reserved", "Reservation", "Reservations", "RESERVE_FEATURE", "STAGE_FEATURE", "KINDS", "Answer", "decode",
     "encode", "flags_of",
 ]  # fmt: skip
 
@@ -55,6 +70,11 @@ Answer = (
     | Redriving
     | Producing
     | Taps
+    | Published
+    | Staged
+    | Reserving
+    | Reserved
+    | Reservations
 )
 
 KINDS: dict[type[Any], Kind] = {
@@ -76,6 +96,11 @@ KINDS: dict[type[Any], Kind] = {
     Redriving: Kind.REDRIVING,
     Producing: Kind.PRODUCING,
     Taps: Kind.TAPS,
+    Published: Kind.PUBLISHED,
+    Staged: Kind.STAGED,
+    Reserving: Kind.RESERVING,
+    Reserved: Kind.RESERVED,
+    Reservations: Kind.RESERVATIONS,
 }
 DECODERS: dict[int, Callable[[Walk, int], Answer]] = {int(kind): made.decode for made, kind in KINDS.items()}
 

@@ -10,7 +10,11 @@ from dovetail.doors.native import fields
 from dovetail.doors.native.fields import Walk
 
 ARROW_FEATURE = 1
-"""In WELCOME: this node answers reads of taps with Arrow."""
+"""In WELCOME: this node answers reads of taps, and of reserved batches, with Arrow."""
+STAGE_FEATURE = 2
+"""It takes stages, and publishes them."""
+RESERVE_FEATURE = 4
+"""It knows reservations."""
 OPEN, CHALLENGE = 0, 1
 """In HELLO: whether a proof is asked for."""
 

@@ -13,7 +13,7 @@ REDRIVES = ("", "running", "completed", "cancelled", "failed")
 
 _Q = Struct("<Q")
 _LIST = Struct("<II")
-_COUNTED = Struct("<7Q")
+_COUNTED = Struct("<8Q")
 _REDRIVING = Struct("<IIQ")
 _TAP = Struct("<QQQQ")
 
@@ -70,6 +70,7 @@ class Counted(NamedTuple):
     pushed: int
     dead_lettered: int
     stranded: int
+    reserved: int = 0
 
     def encode(self) -> bytes:
         return _COUNTED.pack(*self)

@@ -40,11 +40,14 @@ from dovetail.doors.native.requests.queues import (
     TapOpen,
     TapRead,
 )
+from dovetail.doors.native.requests.reserving import Reservation, Reserve, ReserveRead, ReserveSettle
+from dovetail.doors.native.requests.staging import KEPT, Publish, Stage, Stages, Unstage
 
 __all__ = [
     "ARROW", "DELETE", "TAP_POSITION", "Auth", "Ping", "Producer", "Skip", "Open", "Declare", "Configure", "List", "Peek", "Redrive",
     "About", "TapOpen", "TapRead", "TapAdvance", "TapClose", "Push", "Pull", "Consume", "Credit", "Stop", "Settle", "CompletePull",
-    "CompletePush", "BySequence", "KINDS", "Request", "decode", "encode",
+    "CompletePush", "BySequence", "KEPT", "Stage", "Publish", "Unstage", "Stages", "Reservation", "Reserve", "ReserveRead",
+    "ReserveSettle", "KINDS", "Request", "decode", "encode",
 ]  # fmt: skip
 
 Request = (
@@ -72,6 +75,14 @@ Request = (
     | TapRead
     | TapAdvance
     | TapClose
+    | Stage
+    | Publish
+    | Unstage
+    | Stages
+    | Reservation
+    | Reserve
+    | ReserveRead
+    | ReserveSettle
 )
 
 KINDS: dict[type[Any], Kind] = {
@@ -96,18 +107,35 @@ KINDS: dict[type[Any], Kind] = {
     TapRead: Kind.TAP_READ,
     TapAdvance: Kind.TAP_ADVANCE,
     TapClose: Kind.TAP_CLOSE,
+    Stage: Kind.STAGE,
+    Publish: Kind.PUBLISH,
+    Unstage: Kind.UNSTAGE,
+    Stages: Kind.STAGES,
+    Reserve: Kind.RESERVE,
+    ReserveRead: Kind.RESERVE_READ,
+    ReserveSettle: Kind.RESERVE_SETTLE,
 }
-"""Request → kind. A Settle, a BySequence and an About name theirs themselves."""
+"""Request → kind. A Settle, a BySequence, an About and a Reservation name theirs themselves."""
 DECODERS: dict[int, Callable[[Walk, int], Request]] = {
     **{int(kind): made.decode for made, kind in KINDS.items()},
     **{kind: Settle.decoder(kind) for kind in (Kind.COMPLETE, Kind.REQUEUE, Kind.EXTEND, Kind.RELEASE)},
     **{kind: BySequence.decoder(kind) for kind in (Kind.CANCEL, Kind.RESCHEDULE, Kind.RECLAIM)},
     **{
         kind: About.decoder(kind)
-        for kind in (Kind.DROP, Kind.NAME, Kind.PURGE, Kind.COUNTS, Kind.REDRIVE_STATUS, Kind.REDRIVE_CANCEL, Kind.TAP_LIST)
+        for kind in (
+            Kind.DROP,
+            Kind.NAME,
+            Kind.PURGE,
+            Kind.COUNTS,
+            Kind.REDRIVE_STATUS,
+            Kind.REDRIVE_CANCEL,
+            Kind.TAP_LIST,
+            Kind.RESERVE_LIST,
+        )
     },
+    **{kind: Reservation.decoder(kind) for kind in (Kind.RESERVE_OPEN, Kind.RESERVE_RELEASE, Kind.RESERVE_CLOSE)},
 }
-_FLAGS: dict[int, int] = {Kind.PULL: DELETE, Kind.CONSUME: DELETE, Kind.TAP_READ: ARROW}
+_FLAGS: dict[int, int] = {Kind.PULL: DELETE, Kind.CONSUME: DELETE, Kind.TAP_READ: ARROW, Kind.RESERVE_READ: ARROW, Kind.UNSTAGE: KEPT}
 """The flags that a kind knows; any other bit is refused."""
 
 
@@ -116,9 +144,11 @@ def encode(request: Request, number: int) -> bytes:
     flags = 0
     if isinstance(request, Pull | Consume):
         flags = DELETE * request.delete
-    elif isinstance(request, TapRead):
+    elif isinstance(request, TapRead | ReserveRead):
         flags = ARROW * request.arrow
-    kind = request.kind if isinstance(request, Settle | BySequence | About) else KINDS[type(request)]
+    elif isinstance(request, Unstage):
+        flags = KEPT * request.kept
+    kind = request.kind if isinstance(request, Settle | BySequence | About | Reservation) else KINDS[type(request)]
     return frames.encode(kind, number, request.encode(), flags)
 
 

@@ -70,7 +70,7 @@ class Configure(NamedTuple):
 
 
 class About(NamedTuple):
-    """DROP, NAME, PURGE, COUNTS, REDRIVE_STATUS, REDRIVE_CANCEL or TAP_LIST: what names a queue and says no more."""
+    """DROP, NAME, PURGE, COUNTS, REDRIVE_STATUS, REDRIVE_CANCEL, TAP_LIST or RESERVE_LIST: what names a queue and says no more."""
 
     kind: Kind
     queue: int
