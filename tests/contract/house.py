@@ -92,12 +92,13 @@ class House:
 
     async def facts(self) -> dict[tuple[str, str], Any]:
         """Everything that can be seen of every queue without changing it."""
-        seen = {}
+        seen: dict[tuple[str, str], Any] = {}
         for namespace, name, _ in self.node.store.all_queues():
             queue = await self.node.queue(name, namespace=namespace)
             taps = {tap: await _read(queue, tap.name) for tap in await queue.taps()}
-            seen[namespace, name] = (queue.lane.attributes, await queue.counts(), await everything(queue), taps)
-        return seen
+            batches = [(one, [await queue.reserved(one.name, batch) for batch in one.batches]) for one in await queue.reservations()]
+            seen[namespace, name] = (queue.lane.attributes, await queue.counts(), await everything(queue), taps, batches)
+        return seen | {("", "stages"): await self.node.stages()}
 
 
 async def _read(queue: Queue, name: str) -> Any:

@@ -11,6 +11,7 @@
     pushes, batch         what is sent: batching, numbers, what became of it
     settles      what is settled
     pulls        what is received once · stream: what is consumed · handout: deliveries, in columns
+    staging      what is put by under a stage
     asks         everything else
     remote       the verbs of the handles (service/verbs.py) over all of these
 

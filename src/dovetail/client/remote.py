@@ -8,10 +8,13 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from dovetail.client.checks import check_duration, check_messages, check_places
 from dovetail.client.handout import Row, Rows, parts_of, texts_to_parts
 from dovetail.client.place import Place
 from dovetail.client.redriving import Redriving, rate_of
+from dovetail.client.reserving import RemoteReservations
 from dovetail.client.session import Session
+from dovetail.client.staging import RemoteStages
 from dovetail.client.stream import Stream
 from dovetail.core import message
 from dovetail.core.operation import DEFAULT
@@ -27,11 +30,10 @@ from dovetail.limits import (
     DELAY_MS_MAX,
     LEASE_MS_MAX,
     PRODUCER_RESULTS_KEPT,
-    QUEUES_PER_PUSH_MAX,
     WAIT_MS_MAX,
 )
 from dovetail.service.verbs import Held, Receipts
-from dovetail.stores.batches import body_pieces, check_batch, pieces, whole
+from dovetail.stores.batches import body_pieces, pieces, whole
 from dovetail.stores.store import Counts, Number, Outgoing, Stored, TapFacts, Tapped, Waiting
 
 T = TypeVar("T")
@@ -42,7 +44,7 @@ _U64 = 1 << 64
 LIST_NAMES = 1_000
 
 
-class Remote:
+class Remote(RemoteStages, RemoteReservations):
     def __init__(self, session: Session) -> None:
         self._session = session
         self._ask = session.asks.ask
@@ -111,7 +113,7 @@ class Remote:
         return _joined([self._pushes.bodies(place, piece) for piece in cut])
 
     async def push(self, place: Place, messages: Sequence[Outgoing]) -> Sequence[Stored]:
-        _check(messages)
+        check_messages(messages)
         cut = [piece for part in pieces(messages) for piece in self._keyed_apart(part)]
         sent = [self._pushes.messages(place, piece) for piece in cut]
         if len(sent) == 1:
@@ -125,15 +127,15 @@ class Remote:
     async def push_all(
         self, places: Sequence[Place], messages: Sequence[Outgoing], number: Number | None = None
     ) -> Sequence[Sequence[Stored]]:
-        _check_places(places)
-        _check(messages)
+        check_places(places)
+        check_messages(messages)
         return await self._pushes.alone(places, messages, number)
 
     async def complete_and_push(
         self, place: Place, receipts: Receipts, targets: Sequence[Place], messages: Sequence[Outgoing]
     ) -> Sequence[Sequence[Stored]]:
-        _check_places(targets)
-        _check(messages)
+        check_places(targets)
+        check_messages(messages)
         if not receipts:
             raise ReceiptInvalid("Something is completed, or nothing is sent.")
         return await self._pushes.alone(targets, messages, None, (place, _parts(place, receipts)[0]))
@@ -144,7 +146,7 @@ class Remote:
         self, place: Place, most: int, lease_ms: int, *, wait_ms: int = 0, delete: bool = False, attempt: bytes = b""
     ) -> Awaitable[Sequence[Held]]:
         if lease_ms != DEFAULT:
-            _check_duration("lease", lease_ms, LEASE_MS_MAX)
+            check_duration("lease", lease_ms, LEASE_MS_MAX)
         if type(most) is not int or not 1 <= most <= BATCH_MESSAGES_MAX:
             raise LimitExceeded(f"{most!r} messages asked for; 1 to {BATCH_MESSAGES_MAX} are allowed")
         if not 0 <= wait_ms <= WAIT_MS_MAX:
@@ -179,7 +181,7 @@ class Remote:
 
     def consume(self, place: Place, messages: int, size: int, lease_ms: int, *, delete: bool = False) -> Stream:
         if lease_ms != DEFAULT:
-            _check_duration("lease", lease_ms, LEASE_MS_MAX)
+            check_duration("lease", lease_ms, LEASE_MS_MAX)
         return Stream(self._session, place, messages, size, lease_ms, delete)
 
     def complete(self, place: Place, receipts: Receipts) -> Awaitable[Sequence[int]]:
@@ -191,11 +193,11 @@ class Remote:
         return self._settle(place, _COMPLETE, receipts)
 
     def requeue(self, place: Place, receipts: Receipts, after_ms: int = DEFAULT) -> Awaitable[Sequence[int]]:
-        _check_duration("delay", after_ms, DELAY_MS_MAX)
+        check_duration("delay", after_ms, DELAY_MS_MAX)
         return self._settle(place, (REQUEUE, after_ms), receipts)
 
     def extend(self, place: Place, receipts: Receipts, lease_ms: int = DEFAULT) -> Awaitable[Sequence[int]]:
-        _check_duration("lease", lease_ms, LEASE_MS_MAX)
+        check_duration("lease", lease_ms, LEASE_MS_MAX)
         return self._settle(place, (EXTEND, lease_ms), receipts)
 
     def release(self, place: Place, receipts: Receipts) -> Awaitable[Sequence[int]]:
@@ -213,7 +215,7 @@ class Remote:
         return self._by_sequence(Kind.CANCEL, place, ids)
 
     def reschedule(self, place: Place, ids: Sequence[bytes | int], after_ms: int) -> Awaitable[Sequence[int]]:
-        _check_duration("delay", after_ms, DELAY_MS_MAX)
+        check_duration("delay", after_ms, DELAY_MS_MAX)
         return self._by_sequence(Kind.RESCHEDULE, place, ids, max(after_ms, 0))
 
     def reclaim(self, place: Place, ids: Sequence[bytes | int]) -> Awaitable[Sequence[int]]:
@@ -334,22 +336,6 @@ def _alive(parts: Sequence[Part]) -> Sequence[Part]:
     if not all(part.delivery for part in parts):
         raise ReceiptInvalid("The message was removed when it was received; there is nothing to settle.")
     return parts
-
-
-def _check(messages: Sequence[Outgoing]) -> None:
-    check_batch(messages)
-    for one in messages:
-        _check_duration("delay", one.delay_ms, DELAY_MS_MAX)
-
-
-def _check_places(places: Sequence[Place]) -> None:
-    if not 1 <= len({place.queue for place in places}) == len(places) <= QUEUES_PER_PUSH_MAX:
-        raise LimitExceeded(f"a push names 1 to {QUEUES_PER_PUSH_MAX} different queues")
-
-
-def _check_duration(what: str, value: int, most: int) -> None:
-    if value != DEFAULT and not 0 <= value <= most:
-        raise LimitExceeded(f"a {what} of {value} ms; 0 to {most} are allowed")
 
 
 async def _joined(sent: Sequence[asyncio.Future[Sequence[int]]]) -> list[int]:

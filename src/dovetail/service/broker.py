@@ -140,6 +140,15 @@ class Broker:
         self.meter(lane).delivered.add(len(got))
         return got
 
+    async def set_aside(self, lane: Lane, name: str, epoch: int, batch: int, most: int) -> tuple[int, bool]:
+        """The same without a look at them: (how many they are, whether they were set aside before)."""
+        told: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        lane.reserve_for(told, name, epoch, batch, most)
+        count, again = lane.set_aside_count(await told)
+        if not again:
+            self.meter(lane).delivered.add(count)
+        return count, again
+
     async def reserve_settle(self, lane: Lane, name: str, epoch: int, batch: int) -> int:
         """Done with all batches up to this one."""
         count = await lane.reserve_settle(name, epoch, batch)

@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
-from dovetail.core.operation import DEFAULT, Attributes
+from dovetail.core.operation import DEFAULT, Attributes, Published
 from dovetail.errors import BadRequest, QueueExists
 from dovetail.limits import BATCH_MESSAGES_MAX, WAIT_MS_MAX
 from dovetail.service.broker import Broker
 from dovetail.service.redrive import Redrive
 from dovetail.service.verbs import Held, Receipts
-from dovetail.stores.store import Counts, Delivery, Lane, Number, Outgoing, Stored, TapFacts, Tapped, Waiting
+from dovetail.stores.store import Counts, Delivery, Lane, Number, Outgoing, ReservationFacts, StageFacts, Stored, TapFacts, Tapped, Waiting
 
 NAMESPACE = "default"
+_NO_ARROW = "Arrow is what a server answers with: it spares its clients the objects. In the same process read without it."
 PAUSE_S = 0.05
 """Between two receives that got nothing. They wait for an hour each, except in a node that is about to stop."""
 
@@ -143,7 +144,7 @@ class Embedded:
         return found, next((tap.next for tap in place.taps() if tap.name == name), 0) if from_sequence is None else from_sequence
 
     async def tap_read_arrow(self, place: Lane, name: str, most: int, from_sequence: int | None) -> tuple[bytes, int]:
-        raise BadRequest("Arrow is what a server answers with: it spares its clients the objects. In the same process there is Tap.read.")
+        raise BadRequest(_NO_ARROW)
 
     async def tap_advance(self, place: Lane, name: str, sequence: int) -> int:
         return await place.tap_advance(name, sequence)
@@ -158,6 +159,57 @@ class Embedded:
 
     async def producer_skip(self, number: Number) -> None:
         await self._store.producer_skip(number)
+
+    # Stages
+
+    def stage(self, name: bytes) -> Put:
+        return Put(self._broker, name)
+
+    async def publish(self, stages: Sequence[bytes], owner: bytes, batch: int) -> Published:
+        return await self._broker.publish(stages, owner, batch)
+
+    async def unstage(self, stages: Sequence[bytes], *, kept: bool = False) -> int:
+        return await self._broker.unstage(stages)
+
+    async def stages(self) -> list[StageFacts]:
+        return self._store.stages()
+
+    # Reservations
+
+    async def reserve_open(self, place: Lane, name: str) -> tuple[int, int]:
+        return await self._broker.reserve_open(place, name)
+
+    async def reserve(self, place: Lane, name: str, epoch: int, batch: int, most: int) -> tuple[int, bool]:
+        return await self._broker.set_aside(place, name, epoch, batch, most)
+
+    async def reserved(self, place: Lane, name: str, batch: int, start: int, most: int) -> list[Delivery]:
+        return [one for run in place.reserved(name, batch, start, most) for one in place.deliveries_of(run)]
+
+    async def reserved_arrow(self, place: Lane, name: str, batch: int, start: int, most: int) -> tuple[bytes, int]:
+        raise BadRequest(_NO_ARROW)
+
+    async def reserve_settle(self, place: Lane, name: str, epoch: int, batch: int) -> int:
+        return await self._broker.reserve_settle(place, name, epoch, batch)
+
+    async def reserve_release(self, place: Lane, name: str) -> int:
+        return await self._broker.reserve_release(place, name)
+
+    async def reserve_close(self, place: Lane, name: str) -> int:
+        return await self._broker.reserve_close(place, name)
+
+    async def reservations(self, place: Lane) -> list[ReservationFacts]:
+        return place.reservations()
+
+
+class Put:
+    """A stage. Nothing is cut off in the same process, so nothing is numbered."""
+
+    def __init__(self, broker: Broker, name: bytes) -> None:
+        self._broker = broker
+        self._name = name
+
+    async def put(self, places: Sequence[Lane], messages: Sequence[Outgoing]) -> int:
+        return await self._broker.stage(self._name, places, messages)
 
 
 class Pulled:

@@ -11,17 +11,21 @@ from typing import Any
 
 from dovetail.core import message as identity
 from dovetail.core.message import Attribute, decode_attributes
-from dovetail.core.operation import DEFAULT, EARLIEST, LATEST
+from dovetail.core.operation import DEFAULT, EARLIEST, LATEST, Published
 from dovetail.errors import BadRequest, LimitExceeded, NoSuchQueue, Refused
 from dovetail.limits import BATCH_MESSAGES_MAX, QUEUE_NAME_BYTES_MAX
 from dovetail.service.consumer import CREDIT_BYTES, CREDIT_MESSAGES, HOLD_S, Consumer
 from dovetail.service.once import Once, process_once
 from dovetail.service.received import Message, Messages
+from dovetail.service.reservation import Reservable, Reservation
+from dovetail.service.stage import Stage, Staged
 from dovetail.service.values import (
     ArrowBatch,
     Batch,
+    OpenStage,
     Outgoing,
     Peeked,
+    Reserved,
     Sent,
     SentMany,
     Tapped,
@@ -36,8 +40,8 @@ from dovetail.stores import store as seam
 from dovetail.stores.store import Counts, Number
 
 __all__ = [
-    "ArrowBatch", "Attribute", "Batch", "Consumer", "Counts", "Message", "Messages", "Once", "Outgoing", "Peeked", "Producer", "Queue",
-    "Queues", "Sent", "SentMany", "Tap", "Tapped", "process_once",
+    "ArrowBatch", "Attribute", "Batch", "Consumer", "Counts", "Message", "Messages", "Once", "OpenStage", "Outgoing", "Peeked", "Producer",
+    "Published", "Queue", "Queues", "Reservation", "Reserved", "Sent", "SentMany", "Stage", "Tap", "Tapped", "process_once",
 ]  # fmt: skip
 
 _DAY_S = 86_400
@@ -130,7 +134,7 @@ class Producer:
         self.last = max(self.last, number)
 
 
-class Queue:
+class Queue(Reservable):
     """A queue. Get one from `node.queue(name)`."""
 
     __slots__ = ("lane", "ledger", "name", "namespace", "verbs")
@@ -287,7 +291,7 @@ class Queue:
         return f"Queue({self.name!r})"
 
 
-class Queues:
+class Queues(Staged):
     """What a node in this process and a connection to one have in common: its queues and its producers."""
 
     def __init__(self, verbs: Verbs) -> None:

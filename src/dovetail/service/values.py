@@ -116,6 +116,34 @@ class Tapped:
 
 
 @dataclass(frozen=True, slots=True)
+class Reserved:
+    """A message of a batch that is set aside. It has no receipt: the batch is settled as a whole."""
+
+    sequence: int
+    id: str
+    body: bytes
+    group: str | None
+    attributes: dict[str, Attribute]
+    receives: int
+    """How often it had been received before."""
+    sent_at_ms: int
+    first_received_ms: int
+    source: str | None
+    """The queue it was moved from as a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStage:
+    """A stage that was not published yet."""
+
+    name: bytes
+    """As the node keeps it: where it asks for accounts not as it was given."""
+    began_ms: int
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """What a tap read. Reading from `next` continues behind it."""
 
@@ -128,7 +156,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class ArrowBatch:
-    """The same as an Arrow IPC stream of one record batch: queue, sequence, time, id, group, attributes, body."""
+    """What a tap, or a read of a reserved batch, gives as an Arrow IPC stream of one record batch: queue, sequence, time, id, group,
+    attributes, body."""
 
     stream: bytes
     next: int

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from dovetail.core.operation import DEFAULT, Attributes
+from dovetail.core.operation import DEFAULT, Attributes, Published
 from dovetail.errors import DovetailError
-from dovetail.stores.store import Counts, Number, Outgoing, Stored, TapFacts, Tapped, Waiting
+from dovetail.stores.store import Counts, Number, Outgoing, ReservationFacts, StageFacts, Stored, TapFacts, Tapped, Waiting
 
 
 class Place(Protocol):
@@ -114,6 +114,13 @@ class Redriving(Protocol):
 
     async def cancel(self) -> None:
         """Stop after the step that is under way. What has moved stays moved."""
+
+
+class Staging(Protocol):
+    """A stage that messages are put into."""
+
+    async def put(self, places: Sequence[Any], messages: Sequence[Outgoing]) -> int:
+        """How many, once they are durable."""
 
 
 class Verbs(Protocol):
@@ -223,3 +230,39 @@ class Verbs(Protocol):
         """(identity to number under, epoch, last number used)"""
 
     async def producer_skip(self, number: Number) -> None: ...
+
+    # Stages: names and owners have 16 bytes
+
+    def stage(self, name: bytes) -> Staging:
+        """It begins with what is put into it first."""
+
+    async def publish(self, stages: Sequence[bytes], owner: bytes, batch: int) -> Published:
+        """The messages of the stages join their queues, all or none, unless the owner has published this batch, or a later one, before."""
+
+    async def unstage(self, stages: Sequence[bytes], *, kept: bool = False) -> int:
+        """Give stages up; how many of them there were. `kept`: by the names that `stages` tells."""
+
+    async def stages(self) -> list[StageFacts]:
+        """Those that hold messages for one's own queues, by the names under which they are kept."""
+
+    # Reservations
+
+    async def reserve_open(self, place: Any, name: str) -> tuple[int, int]:
+        """(epoch, the last batch that was given out, or -1)"""
+
+    async def reserve(self, place: Any, name: str, epoch: int, batch: int, most: int) -> tuple[int, bool]:
+        """(how many messages the batch has, whether they were set aside before)"""
+
+    async def reserved(self, place: Any, name: str, batch: int, start: int, most: int) -> Sequence[Held]:
+        """Messages of a batch that is open, from its `start`-th on."""
+
+    async def reserved_arrow(self, place: Any, name: str, batch: int, start: int, most: int) -> tuple[bytes, int]:
+        """(an Arrow IPC stream, where in the batch reading on begins)"""
+
+    async def reserve_settle(self, place: Any, name: str, epoch: int, batch: int) -> int: ...
+
+    async def reserve_release(self, place: Any, name: str) -> int: ...
+
+    async def reserve_close(self, place: Any, name: str) -> int: ...
+
+    async def reservations(self, place: Any) -> list[ReservationFacts]: ...

@@ -358,6 +358,9 @@ class Lane(Protocol):
     def reserved_runs(self, name: str, batch: int, start: int = 0) -> tuple[int, Iterator[Handed]]:
         """(how many messages the batch has, its runs as far as somebody looks at them in this turn)"""
 
+    def deliveries_of(self, run: Handed) -> list[Delivery]:
+        """A run as deliveries, without receipts."""
+
     def reserve_settle(self, name: str, epoch: int, batch: int) -> Awaitable[int]:
         """Done with all batches up to this one; how many messages left. It may be said again."""
 
