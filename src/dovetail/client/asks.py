@@ -19,11 +19,24 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
+_UNANSWERED = "No answer came in time; whether it was done is not known."
+_LOOKS = (
+    requests.Ping,
+    requests.Open,
+    requests.List,
+    requests.Peek,
+    requests.TapRead,
+    requests.Stages,
+    requests.ReserveRead,
+    requests.About,
+)
+"""What changes nothing when it is asked again. (An About that does is never asked again.)"""
+
 
 class Ask:
     """One request. `again`: asking twice does no harm, so it is asked again on the next connection. A call, once it is under way."""
 
-    __slots__ = ("again", "asks", "deadline", "future", "link", "request")
+    __slots__ = ("again", "asks", "deadline", "doubt", "future", "link", "request")
 
     def __init__(self, asks: Asks, request: requests.Request, deadline: float, again: bool, future: asyncio.Future[Answer]) -> None:
         self.asks = asks
@@ -31,6 +44,8 @@ class Ask:
         self.deadline = deadline
         self.again = again
         self.future = future
+        self.doubt = False
+        """A node may have done it already: it changes something, and its answer was lost once."""
         self.link: Link | None = None
         """On which it was asked last."""
 
@@ -96,22 +111,23 @@ class Asks:
         if doubt and not ask.again:
             ask.future.set_exception(Unknown("The connection was lost before the answer."))
         else:
+            ask.doubt |= doubt and not isinstance(ask.request, _LOOKS)
             self._again(ask)
 
     def expire(self, now: float) -> None:
         for ask in [ask for ask in self._line if ask.deadline <= now]:
             self._line.remove(ask)
             if not ask.future.done():
-                ask.future.set_exception(self._session.unreached())
+                ask.future.set_exception(Unknown(_UNANSWERED) if ask.doubt else self._session.unreached())
         for ask in self._under_way:
             if ask.deadline <= now and not ask.future.done():
-                ask.future.set_exception(Unknown("No answer came in time; whether it was done is not known."))
+                ask.future.set_exception(Unknown(_UNANSWERED))
 
     def close(self, error: DovetailError) -> None:
         line, self._line = self._line, deque()
         for ask in line:
             if not ask.future.done():
-                ask.future.set_exception(error)
+                ask.future.set_exception(Unknown("The connection was closed before the answer.") if ask.doubt else error)
         for ask in self._under_way:
             if not ask.future.done():
                 ask.future.set_exception(Unknown("The connection was closed before the answer."))

@@ -15,7 +15,9 @@ from dovetail.service.verbs import Held, Receipts
 from dovetail.stores.store import Counts, Delivery, Lane, Number, Outgoing, ReservationFacts, StageFacts, Stored, TapFacts, Tapped, Waiting
 
 NAMESPACE = "default"
-_NO_ARROW = "Arrow is what a server answers with: it spares its clients the objects. In the same process read without it."
+_NO_ARROW = (
+    "Arrow is what a server answers with: it spares its clients the objects. In the same process there are Tap.read and Reservation.read."
+)
 PAUSE_S = 0.05
 """Between two receives that got nothing. They wait for an hour each, except in a node that is about to stop."""
 
