@@ -14,10 +14,12 @@ import dovetail
 from dovetail import Outgoing
 from dovetail.client import staging
 from dovetail.client.address import Credentials, Target
+from dovetail.clock import ManualClock
 from dovetail.doors.native.codec import Event, Kind, requests
 from dovetail.errors import BadRequest, NumberRefused, Unavailable, Unknown
 from dovetail.settings import QuotaDefaults, Settings
 from dovetail.spark.line import Line
+from dovetail.testing import MovableClock
 from tests.client.house import Served, Wire, until
 from tests.client.test_cuts import Once
 from tests.doors.native.house import Process
@@ -115,7 +117,7 @@ async def test_a_sink_whose_wire_is_cut_anywhere_stores_every_row_once(served: S
 
 async def test_a_stage_of_which_the_outcome_stays_unknown_takes_nothing_more(served: Served, wire: Wire) -> None:
     """Otherwise what is sent next would take the number of what may be there, and one of both would be missing without a word."""
-    async with dovetail.connect(wire.url, timeout_s=0.6) as node:
+    async with dovetail.connect(wire.url, timeout_s=2) as node:
         queue = await node.queue("orders")
         stage, other = node.stage(), node.stage()
         await stage.send(queue, b"a")
@@ -138,7 +140,7 @@ async def test_a_stage_of_which_the_outcome_stays_unknown_takes_nothing_more(ser
 
 
 async def test_what_never_left_is_refused_at_its_deadline(wire: Wire) -> None:
-    async with dovetail.connect(wire.url, timeout_s=0.6) as node:
+    async with dovetail.connect(wire.url, timeout_s=2) as node:
         queue = await node.queue("orders")
         wire.down = True
         wire.cut()
@@ -148,7 +150,7 @@ async def test_what_never_left_is_refused_at_its_deadline(wire: Wire) -> None:
 
 
 async def test_what_may_have_been_published_is_unknown_when_no_node_comes_back(served: Served, wire: Wire) -> None:
-    async with dovetail.connect(wire.url, timeout_s=0.6) as node:
+    async with dovetail.connect(wire.url, timeout_s=2) as node:
         queue = await node.queue("orders")
         stage = node.stage()
         await stage.send(queue, b"x")
@@ -192,16 +194,25 @@ async def test_one_stage_has_one_frame_under_way_and_many_go_side_by_side(node: 
 
 
 async def test_a_sink_that_asks_too_often_waits_and_goes_on() -> None:
-    served = await Served(Settings(quota=QuotaDefaults(account_requests=50))).open()
+    served = Served(Settings(quota=QuotaDefaults(account_requests=50)))
+    served.clock = MovableClock(ManualClock())  # It stands still until it is moved.
+    await served.open()
     wire = await Wire(served.port).open()
     async with dovetail.connect(wire.url) as node:
         queue = await node.queue("orders")
         stage = node.stage()
-        for number in range(120):
-            await stage.send(queue, b"%d" % number)
-        assert wire.told["ERROR"] > 0, "some of them were throttled"
+
+        async def sink() -> None:
+            for number in range(60):
+                await stage.send(queue, b"%d" % number)
+
+        sending = asyncio.create_task(sink())
+        await until(lambda: wire.told["ERROR"])
+        assert stage.messages == 49 and not sending.done()
+        await served.clock.advance(1)
+        await sending
         await served.node.publish([stage.name], "job", 0)
-        assert [one.body for one in await (await served.node.queue("orders")).peek(max=200)] == bodies(120)
+        assert [one.body for one in await (await served.node.queue("orders")).peek(max=200)] == bodies(60)
     await wire.close()
     await served.close()
 

@@ -24,30 +24,36 @@ class Room:
         self._writer_bytes_max = writer_bytes_max
         self._bytes_max = bytes_max
         self._by_writer: dict[Writer, int] = {}
+        self._held: dict[Writer, None] = {}
         self.bytes = 0
 
     def take(self, writer: Writer, size: int) -> None:
         """So much more is under way. It is there already, so it is taken in any case; whoever has too much is held from here on."""
         self.bytes += size
         mine = self._by_writer[writer] = self._by_writer.get(writer, 0) + size
-        writer.held = mine >= self._writer_bytes_max or self.bytes >= self._bytes_max
+        if mine >= self._writer_bytes_max or self.bytes >= self._bytes_max:
+            writer.held = True
+            self._held[writer] = None
 
     def give(self, writer: Writer, size: int) -> None:
         """It is durable, or was refused."""
         if writer not in self._by_writer:
             return  # It has left, with all that it had.
         self._by_writer[writer] -= size
+        if not self._by_writer[writer]:
+            del self._by_writer[writer]
         self._given(size)
 
     def left(self, writer: Writer) -> None:
         """Nobody waits for what it had under way."""
+        self._held.pop(writer, None)
         self._given(self._by_writer.pop(writer, 0))
 
     def _given(self, size: int) -> None:
         self.bytes -= size
         if self.bytes >= self._bytes_max:
             return
-        for writer, mine in self._by_writer.items():
-            if writer.held and mine < self._writer_bytes_max:
-                writer.held = False
-                writer.schedule()
+        for writer in [one for one in self._held if self._by_writer.get(one, 0) < self._writer_bytes_max]:
+            del self._held[writer]
+            writer.held = False
+            writer.schedule()
