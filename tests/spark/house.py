@@ -100,6 +100,16 @@ class Node:
             group = Column.of(groups[at : at + PUSH_MESSAGES]) if groups else None
             self.line.ask(requests.Push(codec.encode_push(Push((queue,), Column.of(some), attributes=told, groups=group))))
 
+    def waiting(self, name: str) -> list[bytes]:
+        """The bodies of what waits, in order."""
+        queue, found, after = self.declare(name), list[bytes](), 0
+        while page := self.line.ask(requests.Peek(queue, 10_000, after)):
+            if not page.sequences:
+                break
+            found += [bytes(body) for body in page.bodies]
+            after = page.sequences[-1]
+        return found
+
     def tap(self, name: str, tap: str) -> Tap:
         taps = self.line.ask(requests.About(Kind.TAP_LIST, self.declare(name))).taps
         return next(one for one in taps if one.name == tap)

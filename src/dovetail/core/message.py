@@ -65,6 +65,12 @@ class Attribute(NamedTuple):
     value: bytes
 
 
+def dedup_hash(text: bytes, scope: bytes = b"") -> bytes:
+    """The 128 bits by which a repeat is recognised."""
+    # A key has at most 64 bytes, and two scopes that begin alike are two scopes.
+    return blake2b(text, digest_size=16, key=scope if len(scope) <= 64 else blake2b(scope).digest()).digest()
+
+
 def encode_attributes(attributes: Mapping[str, Attribute]) -> bytes:
     """u16 count, then for each: u16 name length, u16 type length, u32 value length, name, type, value."""
     if not attributes:

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Sequence
 
 from dovetail.clock import Clock
+from dovetail.core.message import dedup_hash
 from dovetail.core.operation import DEFAULT, Published
 from dovetail.errors import BadRequest, Closed, DovetailError, LimitExceeded
 from dovetail.limits import ATTEMPT_BYTES_MAX, BATCH_MESSAGES_MAX, DELAY_MS_MAX, LEASE_MS_MAX
@@ -15,7 +16,6 @@ from dovetail.service.dequeue import Dequeue
 from dovetail.service.meters import Meter, Meters
 from dovetail.service.metrics import Registry
 from dovetail.service.redrive import Redrive
-from dovetail.service.values import dedup_hash
 from dovetail.stores.store import Delivery, Handed, Landed, Lane, Noted, Number, Outgoing, Reply, Store, Stored, Waiting
 
 __all__ = ["Broker", "Delivery", "Handed", "Landed", "Lane", "Noted", "Number", "Outgoing", "Reply", "Stored", "Waiting", "dedup_hash"]

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from importlib import import_module
 from typing import Any, overload
 
 from dovetail.core import message as identity
-from dovetail.core.message import Attribute, encode_attributes
+from dovetail.core.message import Attribute, dedup_hash, encode_attributes
 from dovetail.core.operation import DEFAULT
 from dovetail.errors import BadRequest, LimitExceeded
 from dovetail.service.verbs import Place
@@ -165,12 +164,6 @@ class ArrowBatch:
     def table(self) -> Any:
         """As a pyarrow.Table. Any, because pyarrow is not among what Dovetail needs: only this asks for it."""
         return import_module("pyarrow").ipc.open_stream(self.stream).read_all()
-
-
-def dedup_hash(text: bytes, scope: bytes = b"") -> bytes:
-    """The 128 bits by which a repeat is recognised."""
-    # A key has at most 64 bytes, and two scopes that begin alike are two scopes.
-    return blake2b(text, digest_size=16, key=scope if len(scope) <= 64 else blake2b(scope).digest()).digest()
 
 
 def ms(seconds: float | None) -> int:

@@ -99,7 +99,7 @@ def options_of(told: Mapping[str, Any], environment: Mapping[str, str] = os.envi
         rows_min=_count("minRowsPerTrigger", get("minrowspertrigger")),
         delay_max_s=seconds("maxTriggerDelay", get("maxtriggerdelay", "60")),
         columns=_columns(get("columns"), COLUMNS if tap else WAITING_COLUMNS),
-        fail_on_data_loss=_truth("failOnDataLoss", get("failondataloss", "true")),
+        fail_on_data_loss=truth("failOnDataLoss", get("failondataloss", "true")),
         partitions=_count("partitions", get("partitions")),
         timeout_s=seconds("timeout", get("timeout", "120")),
         tap_age_ms=int(1000 * seconds("tapMaxAge", get("tapmaxage", f"{7 * _DAY_MS // 1000}"))),
@@ -140,7 +140,7 @@ def seconds(name: str, text: str) -> float:
     return value
 
 
-def _truth(name: str, text: str) -> bool:
+def truth(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise BadRequest(f"option {name}: true or false, not {text!r}")
     return text.lower() == "true"

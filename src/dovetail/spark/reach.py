@@ -78,6 +78,10 @@ class Reach:
             known = self._opened[namespace, name] = int(line.ask(requests.Open(name, namespace)).queue)
         return known
 
+    def has_open(self, namespace: str, name: str) -> bool:
+        """It was opened on the line that is used now."""
+        return self._line is not None and (namespace, name) in self._opened
+
     def forget(self, namespace: str, name: str) -> None:
         """Ask for its id again next time: it may have been made anew."""
         self._opened.pop((namespace, name), None)
@@ -112,12 +116,13 @@ class Attempts:
         self._pause_s = PAUSE_S
         self._since: float | None = None
 
-    def failed(self, error: DovetailError) -> None:
-        """Returns when it is time to try again, and raises the error when there has been time enough or no time would help."""
+    def failed(self, error: DovetailError, *, again: bool = False) -> None:
+        """Returns when it is time to try again, and raises the error when there has been time enough or no time would help (unless the
+        caller knows that it does: `again`)."""
         now = time.monotonic()
         if self._since is None:
             self._since = now
-        if not isinstance(error, Unavailable | Unknown) or now - self._since + self._pause_s > self._patience_s:
+        if not (again or isinstance(error, Unavailable | Unknown)) or now - self._since + self._pause_s > self._patience_s:
             raise error
         pause_s = self._pause_s
         if isinstance(error, Throttled):

@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamArrowWriter, DataSourceStreamReader, DataSourceWriter
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from dovetail.spark import shape, typed
 from dovetail.spark.batch import BatchReader
 from dovetail.spark.options import Options, options_of
+from dovetail.spark.sink import BatchWriter, StreamWriter
+from dovetail.spark.sinkoptions import sink_options_of
 from dovetail.spark.stream import StreamReader
 
 
@@ -41,6 +43,12 @@ class DovetailSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return StreamReader(*self._told(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BatchWriter(sink_options_of(self.options), to_arrow_schema(schema, timezone="UTC"), overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        return StreamWriter(sink_options_of(self.options), to_arrow_schema(schema, timezone="UTC"), overwrite)
 
     def _told(self, schema: StructType) -> tuple[Options, pa.Schema]:
         options, arrow = options_of(self.options), to_arrow_schema(schema, timezone="UTC")
