@@ -37,6 +37,7 @@ SCENARIOS: Mapping[str, str] = {
     "tap-read": "10 million messages through a tap as Arrow: of one queue, and of a hundred interleaved ones",
     "native-memory": "memory of a node with 1,000 native connections and 1 million waiting",
     "spark-batch": "10 million messages through a tap into Spark, as one batch",
+    "spark-sink": "rows from Spark into a queue, durable, all of them visible at once",
     "spark-stream": "micro-batches of 400,000 into Spark, to nowhere and to Parquet; and the delay of 10,000 a second",
 }
 """Name → what it shows, in the order in which `make bench` runs them. The file of `lane-cost` is scenarios/lane_cost.py."""

@@ -71,6 +71,29 @@ def batch(port: int, queue: str, messages: int, rounds: int) -> dict[str, Any]:
     return made
 
 
+def sink(port: int, messages: int, tasks: int, rounds: int) -> dict[str, Any]:
+    """Rows a second of a write into a queue of its own, until it is published; beside the same rows to nowhere, in turns."""
+    queues = [f"sink-{number}" for number in range(1 + rounds)]
+    seconds: dict[str, list[float]] = {"ours": [], "floor": []}
+    with session() as spark:
+        spark.dataSource.register(FloorSource)
+        rows = spark.read.format("floor").options(rows=messages, tasks=tasks, columns="body").load()
+        # The first round starts workers and compiles; it does not count.
+        for queue in queues:
+            ours = rows.write.format("dovetail").options(endpoint=f"dovetail://127.0.0.1:{port}", queue=queue, create="true").mode("append")
+            for which, write in (("ours", ours), ("floor", rows.write.format("noop").mode("overwrite"))):
+                begun = time.perf_counter()
+                write.save()
+                seconds[which].append(time.perf_counter() - begun)
+    took = {which: several[1:] for which, several in seconds.items()}
+    return {
+        "rows_per_s": messages / median(took["ours"]),
+        "floor_rows_per_s": messages / median(took["floor"]),
+        "of_the_floor": median_ratio(took["floor"], took["ours"]),
+        "queues": queues,
+    }
+
+
 def stream(port: int, queue: str, rows: int, folder: str) -> dict[str, Any]:
     """Rows a second of micro-batches, as the query itself says: to nowhere from `queue`, to Parquet from its double, since what a query
     has read it lets go of."""
