@@ -17,7 +17,7 @@ from dovetail.doors.sqs import queueattributes
 from dovetail.service.accounts import Accounts, Key
 from dovetail.settings import QuotaDefaults, Settings
 from tests.doors.native.house import Inside, Process
-from tests.doors.native.stranger import Refused, Stranger, record, text
+from tests.doors.native.stranger import Refused, Stranger, items, record, text
 
 
 class Signed:
@@ -172,6 +172,22 @@ def test_a_policy_opens_a_queue_to_others_for_what_it_names(signed: Signed) -> N
     signed.configure(queue, statement("Allow", signed.other, "ReceiveMessage"))
     refused("ACCESS_DENIED", lambda: theirs.push(record([queue], [b"x"])))
     assert theirs.pull(queue) == []
+
+
+def test_completing_and_pulling_in_one_request_needs_both_rights(signed: Signed) -> None:
+    mine, theirs = signed.stranger(), signed.stranger(signed.other_key)
+    queue = mine.declare("orders")
+    signed.configure(queue, statement("Allow", signed.other, "ReceiveMessage"))
+    theirs.opened(theirs.ask("OPEN", text(f"{signed.shop}/us-east-1") + text("orders")))
+    mine.push(record([queue], [b"a", b"b", b"c"]))
+    got = theirs.pull(queue, 2)
+    for named in (got[:1], got):
+        refused("ACCESS_DENIED", lambda named=named: theirs.ask("COMPLETE_PULL", theirs.pull_bytes(queue) + items(named)))
+    counts = mine.counts(queue)
+    assert (counts["visible"], counts["leased"]) == (1, 2)
+    signed.configure(queue, statement("Allow", signed.other, "DeleteMessage"))
+    refused("ACCESS_DENIED", lambda: theirs.ask("COMPLETE_PULL", theirs.pull_bytes(queue) + items(got)))
+    assert theirs.complete(queue, got) == [True, True]
 
 
 def test_a_policy_can_deny_the_owner_too(signed: Signed) -> None:
