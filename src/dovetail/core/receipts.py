@@ -43,6 +43,11 @@ def _keyed(key: bytes) -> Any:
     return blake2b(digest_size=8, key=key)
 
 
+@lru_cache(maxsize=16)
+def _keyed_for_runs(key: bytes) -> Any:
+    return blake2b(digest_size=SEAL_BYTES, key=key, person=_RUN_PERSON)
+
+
 def seal(key: bytes, queue: int, sequence: int, delivery: int) -> str:
     return seal_run(key, queue, sequence, delivery, 1)[0]
 
@@ -73,13 +78,21 @@ class Part(NamedTuple):
 
 def seal_of_run(key: bytes, queue: int, sequence: int, delivery: int, length: int) -> bytes:
     """The one seal of neighbours that were handed out together."""
-    return blake2b(_RUN.pack(queue, sequence, delivery, length), digest_size=SEAL_BYTES, key=key, person=_RUN_PERSON).digest()
+    mac = _keyed_for_runs(key).copy()
+    mac.update(_RUN.pack(queue, sequence, delivery, length))
+    sealed: bytes = mac.digest()
+    return sealed
+
+
+def seals_run(key: bytes, queue: int, sequence: int, delivery: int, length: int, sealed: bytes) -> bool:
+    """Whether this is that seal."""
+    return compare_digest(seal_of_run(key, queue, sequence, delivery, length), sealed)
 
 
 def check_parts(key: bytes, queue: int, parts: Sequence[Part]) -> None:
     """ReceiptInvalid where one of them was not made with this key, or for another queue or run."""
     for sequence, delivery, length, start, end, sealed in parts:
-        if not compare_digest(seal_of_run(key, queue, sequence, delivery, length), sealed) or not 0 <= start < end <= length:
+        if not seals_run(key, queue, sequence, delivery, length, sealed) or not 0 <= start < end <= length:
             raise ReceiptInvalid
 
 

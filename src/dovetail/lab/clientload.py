@@ -1,8 +1,8 @@
 """The product's own client under load, played by a process of its own: many tasks share one connection to a node, and its batching.
 
 Every task sends a message, receives one and completes it, again and again, as a program would that knows nothing of batches; whatever
-rides one frame was put together by the client. With a batch it does so with as many at a time. Tasks share a queue, so what one receives
-another may have sent.
+rides one frame was put together by the client. With a batch it does so with as many at a time, in the way that docs/client.md tells:
+`send_many`, `receive(max)`, a look at the bodies, `batch.complete()`. Tasks share a queue, so what one receives another may have sent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import dovetail
 
 from .child import result_of
-from .httpload import now_ns
+from .httpload import LoadFailed, now_ns
 from .rawload import measured
 
 WAIT_S = 5.0
@@ -61,8 +61,10 @@ class _Task:
         for _ in range(times):
             began = now_ns()
             await queue.send_many(bodies)
-            got = await queue.receive(len(bodies), wait_s=WAIT_S)
-            self.messages += sum(await queue.complete([message.receipt for message in got]))
+            batch = await queue.receive(len(bodies), wait_s=WAIT_S)
+            if any(len(body) != len(bodies[0]) for body in batch.bodies[:1]):
+                raise LoadFailed("a message came back with another body")
+            self.messages += sum(await batch.complete())
             self.took_ns.append(now_ns() - began)
 
 

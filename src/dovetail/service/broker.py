@@ -16,9 +16,23 @@ from dovetail.service.dequeue import Dequeue
 from dovetail.service.meters import Meter, Meters
 from dovetail.service.metrics import Registry
 from dovetail.service.redrive import Redrive
-from dovetail.stores.store import Delivery, Handed, Landed, Lane, Noted, Number, Outgoing, Reply, Store, Stored, Waiting
+from dovetail.stores.store import Delivery, Handed, Landed, Lane, Noted, Number, One, Outgoing, Reply, Store, Stored, Waiting
 
-__all__ = ["Broker", "Delivery", "Handed", "Landed", "Lane", "Noted", "Number", "Outgoing", "Reply", "Stored", "Waiting", "dedup_hash"]
+__all__ = [
+    "Broker",
+    "Delivery",
+    "Handed",
+    "Landed",
+    "Lane",
+    "Noted",
+    "Number",
+    "One",
+    "Outgoing",
+    "Reply",
+    "Stored",
+    "Waiting",
+    "dedup_hash",
+]
 """With the words of the seam that doors use: they know the broker, and no store."""
 
 

@@ -55,13 +55,14 @@ ENTRY_OVERHEAD = 4096
 
 
 class SharedPop:
-    """What a pop took for all receivers that share it. `made` is whatever the first who looks makes of it, for all of them."""
+    """What a pop took for all receivers that share it. `made` and `rows` are whatever the first who looks makes of it, for all of them."""
 
-    __slots__ = ("made", "taken")
+    __slots__ = ("made", "rows", "taken")
 
     def __init__(self, taken: Sequence[Taken]) -> None:
         self.taken = taken
         self.made: list[Any] | None = None
+        self.rows: list[Any] | None = None
 
 
 class Share:

@@ -20,6 +20,7 @@ from dovetail.stores.columns import LaneColumns
 from dovetail.stores.committer import Share, parts
 from dovetail.stores.handed import HandedOut
 from dovetail.stores.reserving import LaneReservations
+from dovetail.stores.singles import LaneSingles
 from dovetail.stores.store import Counts, Delivery, Handed, Number, Outgoing, Reply, Stored, TapFacts, Tapped, Waiting
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class ReplayedPopping:
             self._lane.give_up(self._future.result())
 
 
-class ReplayedLane(LaneColumns, LaneReservations):
+class ReplayedLane(LaneColumns, LaneSingles, LaneReservations):
     def __init__(self, store: Replayed, lane: Lane) -> None:
         self._store = store
         self._lane = lane

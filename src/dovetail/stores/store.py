@@ -183,6 +183,10 @@ class Handed(NamedTuple):
     """Of a message that was moved here, made where it began; empty where it is made of queue and sequence."""
 
 
+One = tuple[int, int, int, int, int, int, memoryview]
+"""A plain message that was handed out alone: sequence, delivery, receives, sent at, first received at, lease until (ms), body."""
+
+
 class Noted(NamedTuple):
     """Neighbours that a tap reads, as they lie in the log."""
 
@@ -263,6 +267,18 @@ class Lane(Protocol):
         """A pop whose reply is told what `handed` turns into runs, in the turn in which it is told."""
 
     def handed(self, answer: Any, lease_ms: int = DEFAULT) -> list[Handed]: ...
+
+    def one(self, answer: Any, lease_ms: int = DEFAULT) -> One | None:
+        """What a reply was told of a pop of one message, where that is nothing but a body. None where it is not, or where nothing came, or
+        where it is not known so quickly: `handed` says it then."""
+
+    def complete_one_for(self, reply: Reply, sequence: int, delivery: int, length: int, at: int, seal: bytes) -> None:
+        """As `settle_for` completes the `at`-th message of a run; ReceiptInvalid where the seal does not hold."""
+
+    def complete_and_take_one_for(
+        self, reply: Reply, sequence: int, delivery: int, length: int, at: int, seal: bytes, lease_ms: int = DEFAULT
+    ) -> None:
+        """That, and a pop of one behind it. The reply is told both outcomes, in either order: a list of one truth, and what `one` reads."""
 
     def seal_run(self, sequence: int, delivery: int, length: int) -> bytes:
         """What proves that these neighbours were handed out."""

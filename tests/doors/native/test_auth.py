@@ -174,15 +174,20 @@ def test_a_policy_opens_a_queue_to_others_for_what_it_names(signed: Signed) -> N
     assert theirs.pull(queue) == []
 
 
-def test_what_does_two_things_needs_both_rights(signed: Signed) -> None:
+def test_completing_and_pulling_in_one_request_needs_both_rights(signed: Signed) -> None:
     mine, theirs = signed.stranger(), signed.stranger(signed.other_key)
     queue = mine.declare("orders")
-    mine.push(record([queue], [b"a", b"b"]))
     signed.configure(queue, statement("Allow", signed.other, "ReceiveMessage"))
-    theirs.open("orders", f"{signed.shop}/us-east-1")
-    messages = theirs.pull(queue)
-    refused("ACCESS_DENIED", lambda: theirs.ask("COMPLETE_PULL", theirs.pull_bytes(queue) + items(messages)))
-    assert mine.counts(queue)["leased"] == 1
+    theirs.opened(theirs.ask("OPEN", text(f"{signed.shop}/us-east-1") + text("orders")))
+    mine.push(record([queue], [b"a", b"b", b"c"]))
+    got = theirs.pull(queue, 2)
+    for named in (got[:1], got):
+        refused("ACCESS_DENIED", lambda named=named: theirs.ask("COMPLETE_PULL", theirs.pull_bytes(queue) + items(named)))
+    counts = mine.counts(queue)
+    assert (counts["visible"], counts["leased"]) == (1, 2)
+    signed.configure(queue, statement("Allow", signed.other, "DeleteMessage"))
+    refused("ACCESS_DENIED", lambda: theirs.ask("COMPLETE_PULL", theirs.pull_bytes(queue) + items(got)))
+    assert theirs.complete(queue, got) == [True, True]
 
 
 def test_a_policy_can_deny_the_owner_too(signed: Signed) -> None:

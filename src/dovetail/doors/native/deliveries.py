@@ -19,10 +19,10 @@ from dovetail.service.broker import Handed, Lane
 CHUNK_SHIFT = 10
 """Runs end where the lane's chunks do (1024 sequences), so that what settles a run finds its messages side by side."""
 _NO_SEAL = bytes(8)
-_PADDING = tuple(bytes(count) for count in range(4))
-_SINGLE = Struct("<IBBHQ QII QQIIQQQQ8s II")
+PADDING = tuple(bytes(count) for count in range(4))
+SINGLE = Struct("<IBBHQ QII QQIIQQQQ8s II")
 """A frame of one message up to its body: header, deliveries, run, offsets."""
-_SINGLE_BYTES = _SINGLE.size - HEADER.size
+SINGLE_BYTES = SINGLE.size - HEADER.size
 
 
 class Cut(NamedTuple):
@@ -96,11 +96,11 @@ def _plain_frame(number: int, lane: Lane, handed: Handed, bodies: Piece, deleted
     size = len(blob)
     padding = -size & 3
     if length == 1:
-        head = _SINGLE.pack(
-            _SINGLE_BYTES + size + padding, Kind.DELIVERIES, 0, 0, number, lane.queue, 1, 1, sequence, delivery, 1, receives, sent_at,
+        head = SINGLE.pack(
+            SINGLE_BYTES + size + padding, Kind.DELIVERIES, 0, 0, number, lane.queue, 1, 1, sequence, delivery, 1, receives, sent_at,
             first_received, until, source, seal, 0, size,
         )  # fmt: skip
-        return b"".join((head, blob, _PADDING[padding]))
+        return b"".join((head, blob, PADDING[padding]))
     start = int.from_bytes(offsets[:4], "little")
     if start:
         offsets = memoryview(slices.moved(offsets, -start))
@@ -111,7 +111,7 @@ def _plain_frame(number: int, lane: Lane, handed: Handed, bodies: Piece, deleted
             RUN.pack(sequence, delivery, length, receives, sent_at, first_received, until, source, seal),
             offsets,
             blob,
-            _PADDING[padding],
+            PADDING[padding],
         )
     )
 

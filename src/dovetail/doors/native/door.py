@@ -14,7 +14,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dovetail.clock import Clock
-from dovetail.doors.native import answers, consuming, pulling, pushing, queues, refusals, requests, reserving, settling, staging, tapping
+from dovetail.doors.native import (
+    answers,
+    consuming,
+    pulling,
+    pushing,
+    queues,
+    refusals,
+    requests,
+    reserving,
+    settling,
+    short,
+    staging,
+    tapping,
+)
 from dovetail.doors.native.bounds import REQUEST_BYTES_MAX, Bounds
 from dovetail.doors.native.frames import Frame, Kind
 from dovetail.doors.native.greeting import Caller, Greeting
@@ -129,6 +142,7 @@ class Door:
         self.options = options
         self.bounds = bounds or Bounds()
         self.verbs = {int(kind): verb for kind, verb in VERBS.items()}
+        self.roads = short.ROADS
         self.salt = broker.store.salt
         self.durability = answers.DURABILITY.index(broker.store.promises.durability)
         self.count_request = broker.meters.count_request

@@ -47,7 +47,8 @@ class Job:
         self.done = done
         self.error: BaseException | None = None
         self.elapsed_s = 0.0
-        self.finished = threading.Event()
+        self.finished: threading.Event | None = None
+        """Of one that a thread runs: whoever closes the log may have to wait for it."""
         self.in_kernel = False
 
 
@@ -129,6 +130,7 @@ class Syncer:
             self._thread = threading.Thread(target=self._work, name="dovetail-sync", daemon=True)
             self._thread.start()
         self._job = job = Job(sync, done)
+        job.finished = threading.Event()
         self._jobs.put(job)
 
     def _work(self) -> None:
@@ -141,7 +143,8 @@ class Syncer:
             except BaseException as error:
                 job.error = error
             job.elapsed_s = perf_counter() - began
-            job.finished.set()
+            if job.finished is not None:
+                job.finished.set()
             try:
                 loop.call_soon_threadsafe(self._finish, job)
             except RuntimeError:
@@ -168,7 +171,8 @@ class Syncer:
         if job.in_kernel and self._kernel is not None:
             self._kernel.wait()
             return
-        job.finished.wait()
+        if job.finished is not None:
+            job.finished.wait()
         self._finish(job)
 
     def _close_kernel(self) -> None:
