@@ -160,3 +160,17 @@ def test_measures_over_spark_are_the_measures(spark: Any, tmp_path: Path) -> Non
     table = pa.Table.from_pylist(rows)
     pq.write_table(table, tmp_path / "trace.parquet")
     assert over_spark(spark, str(tmp_path / "trace.parquet")).equals(reports(table))
+
+
+def test_bodies_become_columns_and_what_does_not_fit_is_kept(spark: Any, node: Node, queue: str, tmp_path: Path) -> None:
+    from tests.spark import test_avro, test_protobuf
+
+    (tmp_path / "shop.pb").write_bytes(test_protobuf.described())
+    told = {"avro": {"bodySchema": test_avro.TEXT}, "protobuf": {"bodySchema": str(tmp_path / "shop.pb"), "bodyMessage": "shop.Order"}}
+    node.push(f"{queue}-avro", [*(test_avro.written(test_avro.order(number)) for number in range(50)), b"no"])
+    node.push(f"{queue}-protobuf", [*(test_protobuf.order(number)[0].SerializeToString() for number in range(50)), b"\xff"])
+    for kind, said in told.items():
+        rows = spark.read.format("dovetail").options(**options_of(node, f"{queue}-{kind}", bodyFormat=kind, **said)).load()
+        found = rows.selectExpr("count(body.n)", "sum(body.n)", "max(body.`to`.x)", "max(body.at)", "max(_corrupt)").first()
+        assert tuple(found)[:3] == (50, sum(range(50)), 1 << 40 if kind == "avro" else 48)
+        assert tuple(found)[3].minute == 49 and bytes(found[4]) == (b"no" if kind == "avro" else b"\xff")
