@@ -6,7 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
@@ -14,6 +16,7 @@ import dovetail.spark
 from dovetail.spark.pipelines import find
 from dovetail.spark.pipelines.archive import Step, start
 from dovetail.spark.pipelines.published import Published
+from dovetail.spark.pipelines.replay import replay
 from tests.spark.crashing import CrashingSource, crash
 from tests.spark.house import Node, bodies
 
@@ -108,6 +111,12 @@ def test_the_archive_pipeline_releases_all_that_it_has_archived_and_shows_its_la
         time.sleep(0.1)
     assert node.tap(queue, "t").next == 2501
     assert sorted(map(int, ds.dataset(tmp_path, partitioning="hive").to_table()["body"].to_pylist())) == list(range(2500))
+    # Other readers of Parquet take the times for what they are, and a replay chooses by them.
+    archived = next(tmp_path.glob("queue=*/hour=*/*.parquet"))
+    assert pq.read_schema(archived).field("time").type == pa.timestamp("us", tz="UTC")
+    node.declare(f"{queue}-again")
+    chosen = {"endpoint": node.endpoint, "queue": f"{queue}-again", "archive": str(tmp_path), "source": queue, "since": "2020-01-01"}
+    assert replay(find("replay").checked(chosen)) == 2500
     again = start(spark, told)
     again.awaitTermination()
     assert not [one for one in again.recentProgress if one["numInputRows"]]
@@ -147,9 +156,6 @@ def test_a_node_that_is_killed_under_a_stream_is_waited_for(spark: Any, local_no
 
 
 def test_measures_over_spark_are_the_measures(spark: Any, tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     from dovetail.spark.pipelines.measure import over_spark, reports
 
     rows = [
