@@ -189,7 +189,7 @@ def test_a_folder_belongs_to_one_nodes_queues_and_to_one_export_at_a_time(node: 
     told = said(node, queue, tmp_path)
     exported(told)
     with (
-        published.locked(published.Published(tmp_path, "export").lock, "…"),
+        published.held(published.Published(tmp_path, "export").lock),
         pytest.raises(DovetailError, match="another export writes here"),
     ):
         exported(told)

@@ -14,6 +14,7 @@ from dovetail.errors import BadRequest
 
 PIPELINES: Mapping[str, str] = {
     "archive": "queues to Parquet or Delta, by queue and hour, exactly once for every reader",
+    "compact": "small files of an archive put together into larger ones, beside writers and readers",
     "replay": "an archive back into a queue, by time and group; run again, it goes on where it was",
     "measure": "a trace to loss, duplicates, disorder, rates and latencies of every queue",
 }

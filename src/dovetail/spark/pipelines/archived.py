@@ -93,7 +93,9 @@ def stretch_of(path: Path) -> Stretch | None:
     file = pq.ParquetFile(path)
     if not file.metadata.num_rows:
         return None
-    at = file.schema_arrow.names.index("sequence")
+    # Columns of a footer are counted without those that hold others.
+    first = file.metadata.row_group(0)
+    at = next(index for index in range(first.num_columns) if first.column(index).path_in_schema == "sequence")
     ends = [file.metadata.row_group(group).column(at).statistics for group in range(file.metadata.num_row_groups)]
     if all(one is not None and one.has_min_max for one in ends):
         return Stretch(min(one.min for one in ends), max(one.max for one in ends), path)

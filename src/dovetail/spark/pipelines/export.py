@@ -16,11 +16,9 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dovetail.errors import BadRequest
 from dovetail.spark import fetch
@@ -28,7 +26,8 @@ from dovetail.spark.offsets import Offsets, Place, Range
 from dovetail.spark.options import Options, options_of, seconds
 from dovetail.spark.pipelines import SOURCE, Pipeline, Say, Setting, Settings, number_of, source_of
 from dovetail.spark.pipelines.archived import folder_of, hour_of
-from dovetail.spark.pipelines.published import Published, locked
+from dovetail.spark.pipelines.published import Published, held
+from dovetail.spark.pipelines.rowgroups import RowGroups
 from dovetail.spark.planning import limited
 from dovetail.spark.survey import Survey
 
@@ -42,15 +41,13 @@ SETTINGS = {
     "starting": Setting("earliest", "where a new tap begins: earliest, latest, a time"),
     "gaps": Setting("", "go on behind messages that are gone", truth=True),
 }
-GROUP_ROWS, GROUP_BYTES = 131_072, 64 << 20
-"""Of one row group: what is gathered before it is written."""
 
 
 def run(settings: Settings, say: Say) -> None:
     rows_max = number_of(settings, "rows")
     pause_s = seconds("every", settings["every"]) if settings["every"] else None
     export = Export(options_for(settings), Path(settings["target"]), rows_max, say)
-    with locked(export.published.lock, "another export writes here under this name"):
+    with held(export.published.lock, otherwise="another export writes here under this name"):
         export.resume()
         while True:
             export.catch_up()
@@ -173,37 +170,24 @@ class Files:
         self._queue = queue
         self._hour = ""
         self._files = 0
-        self._writer: Any = None
-        self._held: list[pa.RecordBatch] = []
+        self._file: RowGroups | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        rows = batch.drop_columns(["queue"])
-        hours = pc.floor_temporal(rows.column("time"), unit="hour")
+        rows = pa.Table.from_batches([batch.drop_columns(["queue"])])
+        hours = pc.floor_temporal(rows["time"], unit="hour")
         for when in pc.unique(hours):
             hour = hour_of(when.as_py())
-            if hour != self._hour:
+            if self._file is None or hour != self._hour:
                 self.close()
                 self._hour = hour
-            self._held.append(rows.filter(pc.equal(hours, when)))
-            if sum(one.num_rows for one in self._held) >= GROUP_ROWS or sum(one.nbytes for one in self._held) >= GROUP_BYTES:
-                self._flush()
-
-    def _flush(self) -> None:
-        table = pa.Table.from_batches(self._held)
-        self._held.clear()
-        if self._writer is None:
-            path = self._folder / folder_of(self._queue, self._hour) / f"part-{self._files:05d}.parquet"
-            self._files += 1
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(path, table.schema)
-        self._writer.write_table(table)
+                self._file = RowGroups(self._folder / folder_of(self._queue, hour) / f"part-{self._files:05d}.parquet")
+                self._files += 1
+            self._file.add(rows.filter(pc.equal(hours, when)))
 
     def close(self) -> None:
-        if self._held:
-            self._flush()
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 PIPELINE = Pipeline(SETTINGS, run)

@@ -71,10 +71,12 @@ class Published:
         files = [str(folder / f"{self.name}-{batch:012d}-{index:05d}.parquet") for index, folder in enumerate(folders)]
         before = self.files(batch)
         self._write(batch, sorted({*files, *before}), done=False)
-        for source, file in zip(staged, files, strict=True):
-            move(source, self.target / file)
-        for file in set(before) - set(files):
-            (self.target / file).unlink(missing_ok=True)
+        # What puts small files together changes folders: while it does, nothing is moved into one that is about to go.
+        with held(moving(self.target), shared=True):
+            for source, file in zip(staged, files, strict=True):
+                move(source, self.target / file)
+            for file in set(before) - set(files):
+                (self.target / file).unlink(missing_ok=True)
         self._write(batch, files, done=True)
         self._unstage(batch)
         return files
@@ -105,13 +107,18 @@ class Published:
         move(new, manifest)
 
 
+def moving(target: Path) -> Path:
+    """The lock that is shared by all who move files into an archive."""
+    return target / BATCHES / "lock"
+
+
 @contextmanager
-def locked(path: Path, otherwise: str) -> Iterator[None]:
-    """Alone, as far as processes that ask go; the lock ends with the process."""
+def held(path: Path, *, shared: bool = False, otherwise: str = "") -> Iterator[None]:
+    """The lock of a file, which ends with the process. Where somebody else has it: waited for, or what `otherwise` says."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (fcntl.LOCK_NB if otherwise else 0))
         except BlockingIOError:
             raise Unavailable(otherwise) from None
         yield
@@ -128,12 +135,12 @@ def move(source: Path, target: Path) -> None:
     """Durably and at once: whoever looks sees the old file or the new one, also after a power cut. The tap lets go of the messages next."""
     target.parent.mkdir(parents=True, exist_ok=True)
     for path in (source, target.parent):
-        _sync(path)
+        sync(path)
     os.replace(source, target)
-    _sync(target.parent)
+    sync(target.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
