@@ -4,8 +4,8 @@ A Delta table does that by itself, in one transaction: readers keep the version 
 
 Among plain Parquet files nothing says which are to be read but the folder itself. So a folder is made a second time, beside, with the large
 files in it and links to all that stays; then the two change places in one step (exchange.py). Whoever lists the folder sees the files from
-before or from after. Whoever has listed it before and opens a file that is gone by then gets an error and never other rows: a large file has
-a name that nothing had before.
+before or from after. Whoever has listed it before and opens a file that is gone by then gets an error and never other rows: a large file
+has a name that nothing had before.
 
     what is put together      files of batches that are done: those of a batch that is under way are replaced by name when it is run again
     neighbours only           in the order of sequences, so that files still hold one stretch each
