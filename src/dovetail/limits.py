@@ -51,6 +51,9 @@ STAGES_PER_PUBLISH_MAX = 10_000
 STAGE_KEPT_MS = 86_400_000
 """A stage that was not published by then is given up."""
 
+BODY_SCHEMA_BYTES_MAX = 1024 * 1024
+"""Of an Avro schema or a Protobuf descriptor set that bodies are read with."""
+
 DELAY_MS_MAX = 1 << 43
 """278 years: delays have no limit that anybody meets, only one that keeps the arithmetic in 64 bits."""
 

@@ -16,6 +16,7 @@ from dovetail.doors.native.codec import requests
 from dovetail.errors import BadRequest
 from dovetail.spark import shape
 from dovetail.spark.pipelines import find, published, replay
+from dovetail.spark.pipelines.archived import archived
 from dovetail.spark.pipelines.delta import DeltaPublished
 from dovetail.spark.pipelines.published import Published
 from tests.spark.house import Node, bodies
@@ -105,13 +106,7 @@ def test_delta_takes_a_batch_once(tmp_path: Path) -> None:
         sink.publish(batch)
     assert delta_bodies(tmp_path) == list(range(1, 21))
     assert sink.done(1) and not sink.done(2)
-    assert [
-        row["sequence"].to_pylist()
-        for row in replay.archived(tmp_path, "orders", replay.filter_of(dict.fromkeys(("since", "until", "group"), "")))
-    ] == [
-        list(range(1, 11)),
-        list(range(11, 21)),
-    ]
+    assert [rows["sequence"].to_pylist() for rows in archived(tmp_path, "orders")] == [list(range(1, 11)), list(range(11, 21))]
 
 
 def test_a_replay_pushes_once_however_often_it_is_run(node: Node, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +14,7 @@ import pytest
 from dovetail.cli import main
 from dovetail.doors.native.codec import requests
 from dovetail.spark.pipelines import PIPELINES
-from tests.spark.house import Node, bodies
+from tests.spark.house import ROOT, Node, bodies
 from tests.spark.test_archive import Published, stage
 
 
@@ -23,7 +26,7 @@ def test_the_list_names_every_pipeline(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        (["nothing"], "there is no pipeline 'nothing'; there are archive, replay, measure"),
+        (["nothing"], "there is no pipeline 'nothing'; there are archive, compact, replay, measure"),
         (["archive", "--queue", "q"], "missing: target"),
         (["replay", "--queue", "q", "--archive", "a", "--source", "s", "--since", "soon"], "'soon' is no time"),
         (["measure", "--file", "missing.toml"], "No such file"),
@@ -59,3 +62,20 @@ def test_a_trace_is_measured_by_spark(spark: object, tmp_path: Path, capsys: pyt
     )
     assert "1: 10 of 10 delivered, lost 0.000%" in capsys.readouterr().out
     assert pq.read_table(tmp_path / "report.parquet")["delivered"].to_pylist() == [10]
+
+
+@pytest.mark.slow
+def test_spark_submit_runs_a_pipeline_in_the_session_that_it_was_told(node: Node, queue: str, tmp_path: Path) -> None:
+    import pyspark
+
+    node.push(queue, bodies(0, 100))
+    home, source = Path(pyspark.__file__).parent, ROOT / "src"
+    local = ["--master", "local[1]", "--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.host=127.0.0.1"]
+    quiet = ["--conf", "spark.ui.enabled=false", "--conf", "spark.app.name=submitted", "--conf", "spark.log.level=OFF"]
+    quiet += ["--driver-java-options", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]
+    told = ["archive", "--endpoint", node.endpoint, "--queue", queue, "--target", str(tmp_path)]
+    command = [str(home / "bin" / "spark-submit"), *local, *quiet, str(source / "dovetail" / "spark" / "pipelines" / "__main__.py"), *told]
+    environment = {**os.environ, "PYTHONPATH": str(source), "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0 and "batch 0: 100 rows" in done.stdout, done.stdout + done.stderr[-3000:]
+    assert sum(pq.read_table(file).num_rows for file in tmp_path.glob("queue=*/hour=*/*.parquet")) == 100

@@ -6,7 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
@@ -14,6 +16,7 @@ import dovetail.spark
 from dovetail.spark.pipelines import find
 from dovetail.spark.pipelines.archive import Step, start
 from dovetail.spark.pipelines.published import Published
+from dovetail.spark.pipelines.replay import replay
 from tests.spark.crashing import CrashingSource, crash
 from tests.spark.house import Node, bodies
 
@@ -108,6 +111,12 @@ def test_the_archive_pipeline_releases_all_that_it_has_archived_and_shows_its_la
         time.sleep(0.1)
     assert node.tap(queue, "t").next == 2501
     assert sorted(map(int, ds.dataset(tmp_path, partitioning="hive").to_table()["body"].to_pylist())) == list(range(2500))
+    # Other readers of Parquet take the times for what they are, and a replay chooses by them.
+    archived = next(tmp_path.glob("queue=*/hour=*/*.parquet"))
+    assert pq.read_schema(archived).field("time").type == pa.timestamp("us", tz="UTC")
+    node.declare(f"{queue}-again")
+    chosen = {"endpoint": node.endpoint, "queue": f"{queue}-again", "archive": str(tmp_path), "source": queue, "since": "2020-01-01"}
+    assert replay(find("replay").checked(chosen)) == 2500
     again = start(spark, told)
     again.awaitTermination()
     assert not [one for one in again.recentProgress if one["numInputRows"]]
@@ -145,9 +154,6 @@ def test_a_node_that_is_killed_under_a_stream_is_waited_for(spark: Any, local_no
 
 
 def test_measures_over_spark_are_the_measures(spark: Any, tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     from dovetail.spark.pipelines.measure import over_spark, reports
 
     rows = [
@@ -158,3 +164,17 @@ def test_measures_over_spark_are_the_measures(spark: Any, tmp_path: Path) -> Non
     table = pa.Table.from_pylist(rows)
     pq.write_table(table, tmp_path / "trace.parquet")
     assert over_spark(spark, str(tmp_path / "trace.parquet")).equals(reports(table))
+
+
+def test_bodies_become_columns_and_what_does_not_fit_is_kept(spark: Any, node: Node, queue: str, tmp_path: Path) -> None:
+    from tests.spark import test_avro, test_protobuf
+
+    (tmp_path / "shop.pb").write_bytes(test_protobuf.described())
+    told = {"avro": {"bodySchema": test_avro.TEXT}, "protobuf": {"bodySchema": str(tmp_path / "shop.pb"), "bodyMessage": "shop.Order"}}
+    node.push(f"{queue}-avro", [*(test_avro.written(test_avro.order(number)) for number in range(50)), b"no"])
+    node.push(f"{queue}-protobuf", [*(test_protobuf.order(number)[0].SerializeToString() for number in range(50)), b"\xff"])
+    for kind, said in told.items():
+        rows = spark.read.format("dovetail").options(**options_of(node, f"{queue}-{kind}", bodyFormat=kind, **said)).load()
+        found = rows.selectExpr("count(body.n)", "sum(body.n)", "max(body.`to`.x)", "max(body.at)", "max(_corrupt)").first()
+        assert tuple(found)[:3] == (50, sum(range(50)), 1 << 40 if kind == "avro" else 48)
+        assert tuple(found)[3].minute == 49 and bytes(found[4]) == (b"no" if kind == "avro" else b"\xff")

@@ -18,6 +18,7 @@ COMMANDS = {
     "backup": "copy a data folder while its node runs, and verify the copy",
     "restore": "make a data folder from a backup, and verify it",
     "settings": "print the effective settings and where each came from",
+    "export": "write what was pushed to queues, or what waits in them, to Parquet files",
     "pipeline": "archive queues with Spark, replay an archive, measure a trace",
     "lab": "measure what is promised, on this machine",
     "version": "print the version",
@@ -56,10 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # An abbreviation in a script would break the day a second flag begins like it.
     )
-    command.arguments(parser)
     from ..errors import BadRequest, DovetailError
 
     try:
+        command.arguments(parser)
         code: int = command.run(parser.parse_args(arguments[1:]))
         sys.stdout.flush()
         return code

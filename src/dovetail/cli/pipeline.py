@@ -4,11 +4,8 @@
 from __future__ import annotations
 
 import argparse
-import tomllib
-from pathlib import Path
 
-from ..errors import BadRequest
-from ..spark.pipelines import PIPELINES, find
+from ..spark.pipelines import PIPELINES, flags
 
 EXAMPLES = """\
 examples:
@@ -33,24 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     if given.action == "list":
         for name, doc in PIPELINES.items():
-            print(f"{name:<10} {doc}")
+            print(f"{name:<12} {doc}")
         return 0
-    try:
-        pipeline = find(given.name)
-        parser = argparse.ArgumentParser(prog=f"dovetail pipeline run {given.name}", description=PIPELINES[given.name], allow_abbrev=False)
-        parser.add_argument("--file", type=Path, help="a TOML file of settings")
-        for name, setting in pipeline.settings.items():
-            more = "" if not setting.default else f" (default: {setting.default})"
-            parser.add_argument(f"--{name}", help=f"{setting.doc}{more}".replace("%", "%%"))
-        said = vars(parser.parse_args(given.settings))
-        file = said.pop("file")
-        told = {} if file is None else {name: str(value) for name, value in tomllib.loads(file.read_text()).items()}
-        told |= {name: value for name, value in said.items() if value is not None}
-        pipeline.run(pipeline.checked(told), lambda line: print(line, flush=True))
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("dovetail"):
-            raise
-        raise BadRequest(f"pipelines need {error.name}, which is not installed: pip install 'dovetail[spark]'") from None
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise BadRequest(str(error)) from None
+    flags.run(given.name, f"dovetail pipeline run {given.name}", given.settings)
     return 0

@@ -61,6 +61,11 @@ def of_wheel() -> str | None:
     return str(JAVA)
 
 
+def submitted() -> bool:
+    """Whether spark-submit has started this process: its JVM is there before us."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ and not _kept
+
+
 def ready(settings: Mapping[str, str]) -> None:
     """See to it that a session can be made in this process: nothing to do where there is a Java, else a gateway is started. `settings` are
     those that a running JVM cannot change any more (spark.driver.memory, spark.driver.extraJavaOptions)."""

@@ -1,4 +1,5 @@
-"""What `.option(…)` may say: every option, declared once, checked before anything is asked of a node. Pure but for the environment.
+"""What `.option(…)` may say: every option, declared once, checked before anything is asked of a node. Pure but for the environment, and
+for the file that bodySchema may name.
 
 Spark hands options over as texts, under names without case. A name that is not known is refused: a limit that was spelled wrongly and is
 silently not kept is found out in production.
@@ -16,6 +17,7 @@ from typing import Any
 from dovetail.client.address import Credentials, targets_of
 from dovetail.errors import BadRequest
 from dovetail.spark.reach import Reach
+from dovetail.spark.typed import Bodies, bodies_of
 
 COLUMNS = ("queue", "sequence", "time", "id", "group", "attributes", "body")
 WAITING_COLUMNS = (*COLUMNS, "receives", "state")
@@ -30,7 +32,8 @@ Start = str | int | dict[str, int]
 """earliest or latest; a time in ms since 1970; or for each queue a sequence."""
 
 NAMES = """endpoint queue tap namespace startingOffsets endingOffsets maxRowsPerTrigger maxBytesPerTrigger minRowsPerTrigger maxTriggerDelay
-    columns failOnDataLoss partitions timeout key secret sessionToken tapMaxAge tapMaxBytes bodyFormat bodySchema""".split()
+    columns failOnDataLoss partitions timeout key secret sessionToken tapMaxAge tapMaxBytes bodyFormat bodySchema
+    bodyMessage""".split()
 _KNOWN = {name.lower(): name for name in NAMES}
 
 
@@ -52,8 +55,7 @@ class Options:
     timeout_s: float = 120.0
     tap_age_ms: int = 7 * _DAY_MS
     tap_bytes: int = TAP_BYTES
-    body_format: str = ""
-    body_schema: str = ""
+    bodies: Bodies | None = None
     credentials: Credentials = field(default=Credentials(), repr=False)
     """Travels to the tasks inside of what is pickled for them, and is in no text of ours."""
 
@@ -64,7 +66,7 @@ class Options:
 
     @property
     def typed(self) -> bool:
-        return bool(self.body_format) and "body" in self.columns
+        return self.bodies is not None and "body" in self.columns
 
     def reach(self, first_patience_s: float = float("inf")) -> Reach:
         return Reach(self.endpoint, self.credentials, self.timeout_s, min(self.timeout_s, first_patience_s))
@@ -82,11 +84,6 @@ def options_of(told: Mapping[str, Any], environment: Mapping[str, str] = os.envi
     endpoint = get("endpoint", ENDPOINT)
     targets_of(endpoint)
     tap = get("tap", "")
-    body_format, body_schema = get("bodyformat", ""), get("bodyschema", "")
-    if body_format not in ("", "json"):
-        raise BadRequest(f"option bodyFormat: json, not {body_format!r}")
-    if bool(body_format) != bool(body_schema):
-        raise BadRequest("options bodyFormat and bodySchema: both or neither")
     return Options(
         queue=queue,
         endpoint=endpoint,
@@ -104,8 +101,7 @@ def options_of(told: Mapping[str, Any], environment: Mapping[str, str] = os.envi
         timeout_s=seconds("timeout", get("timeout", "120")),
         tap_age_ms=int(1000 * seconds("tapMaxAge", get("tapmaxage", f"{7 * _DAY_MS // 1000}"))),
         tap_bytes=_count("tapMaxBytes", get("tapmaxbytes")) or TAP_BYTES,
-        body_format=body_format,
-        body_schema=body_schema,
+        bodies=bodies_of(get("bodyformat", ""), get("bodyschema", ""), get("bodymessage", "")),
         credentials=Credentials(
             get("key") or environment.get(KEY, ""), get("secret") or environment.get(SECRET, ""), get("sessiontoken", "")
         ),

@@ -22,7 +22,10 @@ SETTINGS = {
 
 
 def session(name: str = "dovetail", *, master: str = "local[2,4]", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The session of this process, made if there is none. `local[2,4]` is two tasks at a time, each tried four times."""
+    """The session of this process, made if there is none. `local[2,4]` is two tasks at a time, each tried four times. Below spark-submit
+    it is the one that was submitted: where it runs, and with what, has been said there."""
+    if java.submitted():
+        return SparkSession.builder.appName(name).getOrCreate()
     given = {**SETTINGS, **(settings or {})}
     # Spark would take the first python3 of the PATH for its workers, where there may be no Dovetail.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -9,7 +9,7 @@ import json
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamArrowWriter, DataSourceStreamReader, DataSourceWriter
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from dovetail.spark import shape, typed
@@ -20,14 +20,19 @@ from dovetail.spark.sinkoptions import sink_options_of
 from dovetail.spark.stream import StreamReader
 
 
-def ddl(options: Options) -> str:
+def schema_of(options: Options) -> str | StructType:
     """With `bodyFormat` the body is a struct of the schema that was given, and `_corrupt` has the bodies that it does not fit."""
-    if not options.typed:
+    if options.bodies is None or not options.typed:
         return shape.ddl(options.columns)
-    said = options.body_schema
-    fields = StructType.fromJson(json.loads(said)).simpleString() if said.lstrip().startswith("{") else f"STRUCT<{said}>"
-    columns = [f"`{name}` {fields if name == 'body' else shape.SQL[name]}" for name in options.columns]
-    return ", ".join([*columns, f"`{typed.CORRUPT}` BINARY"])
+    if options.bodies.format == "json":
+        said = str(options.bodies.schema)
+        fields = StructType.fromJson(json.loads(said)).simpleString() if said.lstrip().startswith("{") else f"STRUCT<{said}>"
+        columns = [f"`{name}` {fields if name == 'body' else shape.SQL[name]}" for name in options.columns]
+        return ", ".join([*columns, f"`{typed.CORRUPT}` BINARY"])
+    kinds = {**shape.ARROW, "body": typed.kind_of(options.bodies), typed.CORRUPT: pa.binary()}
+    made = from_arrow_schema(pa.schema([pa.field(name, kinds[name]) for name in (*options.columns, typed.CORRUPT)]))
+    assert isinstance(made, StructType)
+    return made
 
 
 class DovetailSource(DataSource):
@@ -35,8 +40,8 @@ class DovetailSource(DataSource):
     def name(cls) -> str:
         return "dovetail"
 
-    def schema(self) -> str:
-        return ddl(options_of(self.options))
+    def schema(self) -> str | StructType:
+        return schema_of(options_of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(*self._told(schema))
@@ -52,8 +57,8 @@ class DovetailSource(DataSource):
 
     def _told(self, schema: StructType) -> tuple[Options, pa.Schema]:
         options, arrow = options_of(self.options), to_arrow_schema(schema, timezone="UTC")
-        if options.typed:
-            typed.checked(arrow.field("body").type)
+        if options.bodies is not None and options.typed:
+            typed.checked(options.bodies, arrow.field("body").type)
         return options, arrow
 
     def __repr__(self) -> str:

@@ -19,7 +19,7 @@ def read(options: Options, schema: pa.Schema, part: Range, addresses: Sequence[s
     reach = _taken(options)
     reach.know(list(addresses))
     for batch in fetch.read(reach, options, part):
-        yield typed.with_bodies(batch, schema) if options.typed else batch
+        yield typed.with_bodies(batch, options.bodies, schema) if options.bodies is not None and options.typed else batch
     _kept[:] = [(options, reach)]
 
 

@@ -16,8 +16,8 @@ def complaint(found: str | None) -> str | None:
     if tuple(int(part) for part in found.split(".")[:2] if part.isdecimal()) < LEAST:
         return (
             f'pyspark {found} is too old for format("dovetail"): 4.2 is the first in which a Python source can limit what a batch reads and'
-            " knows its latest offset. Upgrade it, or read the Parquet files that `dovetail pipeline run archive` writes with the"
-            " Spark that you have"
+            " knows its latest offset. Upgrade it, or read the Parquet files that `dovetail export` writes with the Spark"
+            " that you have"
         )
     return None
 

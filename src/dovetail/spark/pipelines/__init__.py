@@ -14,6 +14,7 @@ from dovetail.errors import BadRequest
 
 PIPELINES: Mapping[str, str] = {
     "archive": "queues to Parquet or Delta, by queue and hour, exactly once for every reader",
+    "compact": "small files of an archive put together into larger ones, beside writers and readers",
     "replay": "an archive back into a queue, by time and group; run again, it goes on where it was",
     "measure": "a trace to loss, duplicates, disorder, rates and latencies of every queue",
 }
@@ -23,6 +24,8 @@ class Setting(NamedTuple):
     default: str | None
     """None: it has to be given."""
     doc: str
+    truth: bool = False
+    """A flag without a value; it says true."""
 
 
 Settings = dict[str, str]
@@ -41,13 +44,21 @@ class Pipeline(NamedTuple):
         missing = [name for name, setting in self.settings.items() if setting.default is None and name not in said]
         if missing:
             raise BadRequest(f"missing: {', '.join(missing)}")
+        for name, setting in self.settings.items():
+            if setting.truth and said.get(name, "") not in ("", "true", "false"):
+                raise BadRequest(f"{name}: true or false, not {said[name]!r}")
         return {name: said.get(name, setting.default or "") for name, setting in self.settings.items()}
 
 
 def find(name: str) -> Pipeline:
     if name not in PIPELINES:
         raise BadRequest(f"there is no pipeline {name!r}; there are {', '.join(PIPELINES)}")
-    made: Pipeline = import_module(f"{__name__}.{name}").PIPELINE
+    return load(name)
+
+
+def load(name: str) -> Pipeline:
+    """The file of that name, also one that is a command of its own and no pipeline (`dovetail export`)."""
+    made: Pipeline = import_module(f"{__name__}.{name.replace('-', '_')}").PIPELINE
     return made
 
 
@@ -57,6 +68,16 @@ SOURCE = {
     "namespace": Setting("", "the namespace of the queues, if not one's own"),
     "key": Setting("", "access key; or DOVETAIL_ACCESS_KEY_ID (and the secret in DOVETAIL_SECRET_ACCESS_KEY)"),
 }
+
+
+def number_of(settings: Settings, name: str, least: int = 1) -> int:
+    try:
+        value = int(settings[name])
+    except ValueError:
+        value = least - 1
+    if value < least:
+        raise BadRequest(f"{name}: a whole number, {least} or more, not {settings[name]!r}")
+    return value
 
 
 def source_of(settings: Settings) -> Settings:

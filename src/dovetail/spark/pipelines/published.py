@@ -16,11 +16,16 @@ A replay has the same rows under the same names, so what is replaced is replaced
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from dovetail.errors import Unavailable
 
 STAGED, BATCHES = "_staged", "_batches"
 
@@ -32,11 +37,29 @@ class Published:
         self.target = target
         self.name = name
 
+    @property
+    def lock(self) -> Path:
+        """Whoever must be alone under this name holds it."""
+        return self.target / BATCHES / self.name / "lock"
+
     def staging(self, batch: int) -> Path:
         return self.target / STAGED / f"{self.name}-{batch:012d}"
 
     def done(self, batch: int) -> bool:
         return bool(self._read(batch).get("done"))
+
+    def last(self) -> int:
+        """The batch that was begun last; −1 where there is none."""
+        return max((int(file.stem) for file in (self.target / BATCHES / self.name).glob("*.json")), default=-1)
+
+    def begin(self, batch: int, told: Mapping[str, Any]) -> None:
+        """Before anything is staged, for those who have no log of their own: what the batch is to hold."""
+        self._write(batch, self.files(batch), done=False, told=told)
+
+    def told(self, batch: int) -> Mapping[str, Any]:
+        """What `begin` was told of the batch."""
+        found: Mapping[str, Any] = self._read(batch).get("told", {})
+        return found
 
     def publish(self, batch: int) -> Sequence[str]:
         """Move what was staged to where it is read. Returns the files, relative to the target."""
@@ -48,10 +71,12 @@ class Published:
         files = [str(folder / f"{self.name}-{batch:012d}-{index:05d}.parquet") for index, folder in enumerate(folders)]
         before = self.files(batch)
         self._write(batch, sorted({*files, *before}), done=False)
-        for source, file in zip(staged, files, strict=True):
-            move(source, self.target / file)
-        for file in set(before) - set(files):
-            (self.target / file).unlink(missing_ok=True)
+        # What puts small files together changes folders: while it does, nothing is moved into one that is about to go.
+        with held(moving(self.target), shared=True):
+            for source, file in zip(staged, files, strict=True):
+                move(source, self.target / file)
+            for file in set(before) - set(files):
+                (self.target / file).unlink(missing_ok=True)
         self._write(batch, files, done=True)
         self._unstage(batch)
         return files
@@ -66,19 +91,37 @@ class Published:
     def _manifest(self, batch: int) -> Path:
         return self.target / BATCHES / self.name / f"{batch:012d}.json"
 
-    def _read(self, batch: int) -> dict[str, Sequence[str]]:
+    def _read(self, batch: int) -> dict[str, Any]:
         try:
-            told: dict[str, Sequence[str]] = json.loads(self._manifest(batch).read_text())
+            told: dict[str, Any] = json.loads(self._manifest(batch).read_text())
         except FileNotFoundError:
             return {}
         return told
 
-    def _write(self, batch: int, files: Sequence[str], *, done: bool) -> None:
+    def _write(self, batch: int, files: Sequence[str], *, done: bool, told: Mapping[str, Any] | None = None) -> None:
         manifest = self._manifest(batch)
+        more = {"told": told} if told is not None else {name: value for name, value in self._read(batch).items() if name == "told"}
         manifest.parent.mkdir(parents=True, exist_ok=True)
         new = manifest.with_suffix(".new")
-        new.write_text(json.dumps({"version": 1, "done": done, "files": list(files)}))
+        new.write_text(json.dumps({"version": 1, "done": done, "files": list(files), **more}))
         move(new, manifest)
+
+
+def moving(target: Path) -> Path:
+    """The lock that is shared by all who move files into an archive."""
+    return target / BATCHES / "lock"
+
+
+@contextmanager
+def held(path: Path, *, shared: bool = False, otherwise: str = "") -> Iterator[None]:
+    """The lock of a file, which ends with the process. Where somebody else has it: waited for, or what `otherwise` says."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (fcntl.LOCK_NB if otherwise else 0))
+        except BlockingIOError:
+            raise Unavailable(otherwise) from None
+        yield
 
 
 def staged_files(folder: Path) -> list[Path]:
@@ -92,12 +135,12 @@ def move(source: Path, target: Path) -> None:
     """Durably and at once: whoever looks sees the old file or the new one, also after a power cut. The tap lets go of the messages next."""
     target.parent.mkdir(parents=True, exist_ok=True)
     for path in (source, target.parent):
-        _sync(path)
+        sync(path)
     os.replace(source, target)
-    _sync(target.parent)
+    sync(target.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -6,24 +6,22 @@ where to. A replay that died goes on when it is run again; one that ended change
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from dovetail.core import codec
 from dovetail.core.column import Column
 from dovetail.core.message import Attribute, encode_attributes
 from dovetail.core.operation import Numbered, Push
 from dovetail.doors.native.codec import requests
-from dovetail.errors import BadRequest
 from dovetail.spark.options import options_of
 from dovetail.spark.pipelines import SOURCE, Pipeline, Say, Setting, Settings, source_of
+from dovetail.spark.pipelines.archived import Wanted, archived, instant
 
 SETTINGS = {
     **SOURCE,
@@ -36,8 +34,6 @@ SETTINGS = {
     "name": Setting("", "to replay the same once more, give it another name"),
 }
 PUSH_MESSAGES, PUSH_BYTES = 1_000, 200_000
-COLUMNS = ["sequence", "time", "group", "attributes", "body"]
-_PARTITIONS = ds.partitioning(pa.schema([("queue", pa.string()), ("hour", pa.string())]), flavor="hive")
 
 
 def run(settings: Settings, say: Say) -> None:
@@ -53,7 +49,7 @@ def replay(settings: Settings) -> int:
     queue = reach.patiently(lambda: reach.open(options.namespace, options.queue))
     producing = reach.patiently(lambda: reach.line.ask(requests.Producer(identity)))
     number = 0
-    for rows in archived(Path(settings["archive"]), settings["source"], filter_of(settings)):
+    for rows in archived(Path(settings["archive"]), settings["source"], wanted_of(settings)):
         for some in cut(rows):
             first, number = number + 1, number + some.num_rows
             if number <= producing.last:
@@ -64,45 +60,9 @@ def replay(settings: Settings) -> int:
     return max(0, number - int(producing.last))
 
 
-def filter_of(settings: Settings) -> pc.Expression:
-    wanted = pc.scalar(True)
-    if settings["since"]:
-        wanted = wanted & (pc.field("time") >= pa.scalar(_time(settings["since"]), pa.timestamp("us", tz="UTC")))
-    if settings["until"]:
-        wanted = wanted & (pc.field("time") < pa.scalar(_time(settings["until"]), pa.timestamp("us", tz="UTC")))
-    if settings["group"]:
-        wanted = wanted & (pc.field("group") == settings["group"])
-    return wanted
-
-
-def _time(text: str) -> datetime:
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        raise BadRequest(f"{text!r} is no time; one is like 2026-05-01T12:00 or 2026-05-01T12:00:00+02:00") from None
-    return when if when.tzinfo else when.replace(tzinfo=UTC)
-
-
-def archived(folder: Path, queue: str, wanted: pc.Expression) -> Iterator[pa.Table]:
-    """The rows of one queue in the order of their sequences: every file holds one stretch of them, and files do not overlap."""
-    files = _files(folder)
-    chosen = []
-    for fragment in ds.dataset(files, format="parquet", partitioning=_PARTITIONS, partition_base_dir=str(folder)).get_fragments():
-        if ds.get_partition_keys(fragment.partition_expression).get("queue") == queue:
-            first = fragment.head(1, columns=["sequence"])
-            if first.num_rows:
-                chosen.append((first["sequence"][0].as_py(), fragment))
-    for _, fragment in sorted(chosen, key=lambda pair: pair[0]):
-        rows = fragment.to_table(columns=COLUMNS, filter=wanted)
-        yield rows.sort_by("sequence")
-
-
-def _files(folder: Path) -> Sequence[str]:
-    if (folder / "_delta_log").is_dir():
-        from deltalake import DeltaTable
-
-        return sorted(str(folder / uri) for uri in DeltaTable(folder).file_uris())
-    return sorted(str(file) for file in folder.glob("queue=*/hour=*/*.parquet"))
+def wanted_of(settings: Settings) -> Wanted:
+    since, until = (instant(settings[name]) if settings[name] else None for name in ("since", "until"))
+    return Wanted(since, until, settings["group"])
 
 
 def cut(rows: pa.Table) -> Iterator[pa.Table]:

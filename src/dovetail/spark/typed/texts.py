@@ -1,4 +1,4 @@
-"""Bodies as typed columns: JSON texts to one struct, and what is no such text to `_corrupt`, whole. Plain Arrow; knows no Spark.
+"""JSON texts as structs.
 
 All bodies of a batch are parsed at once. Where that fails the batch is halved, and again, until the bodies that are at fault stand alone: a
 good batch pays nothing, and a bad row about one more parse of the batch. (Refused: `json.loads` for each, an object for every value.)
@@ -6,42 +6,31 @@ good batch pays nothing, and a bad row about one more parse of the batch. (Refus
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import json
 
 from dovetail.errors import BadRequest
 
-CORRUPT = "_corrupt"
 
-
-def checked(kind: pa.DataType) -> pa.DataType:
-    """The type of the struct, if JSON can be read as it."""
+def reader(kind: pa.StructType) -> Callable[[pa.Array], pa.Array]:
     try:
         _parsed([b"{}"], kind)
     except pa.ArrowException as error:
         raise BadRequest(f"option bodySchema: JSON cannot be read as {kind}: {error}") from None
-    return kind
+    return partial(_read, kind)
 
 
-def with_bodies(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with its bodies as the schema has them."""
-    bodies, corrupt = read(batch.column("body"), schema.field("body").type)
-    made = {**dict(zip(batch.schema.names, batch.columns, strict=True)), "body": bodies, CORRUPT: corrupt}
-    return pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
-
-
-def read(bodies: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    """(structs, null where a body is no such JSON; those bodies, null where it is)"""
+def _read(kind: pa.StructType, bodies: pa.Array) -> pa.Array:
     found: list[pa.Array] = []
     _halved(bodies, kind, found)
-    structs = pa.concat_arrays(found) if found else pa.nulls(0, kind)
-    return structs, pc.if_else(pc.is_null(structs), bodies, pa.scalar(None, bodies.type))
+    return pa.concat_arrays(found) if found else pa.nulls(0, kind)
 
 
-def _halved(bodies: pa.Array, kind: pa.DataType, found: list[pa.Array]) -> None:
+def _halved(bodies: pa.Array, kind: pa.StructType, found: list[pa.Array]) -> None:
     if not len(bodies):
         return
     try:
@@ -57,7 +46,7 @@ def _halved(bodies: pa.Array, kind: pa.DataType, found: list[pa.Array]) -> None:
     _halved(bodies.slice(half), kind, found)
 
 
-def _parsed(bodies: list[bytes], kind: pa.DataType) -> pa.Array:
+def _parsed(bodies: list[bytes], kind: pa.StructType) -> pa.Array:
     """All of them, or ArrowInvalid."""
     # Each body is an object from its first byte to its last, so each gives one row at least; as many rows as bodies then means one for
     # each. Without this a body with two objects and an empty one would together shift the rows between them.
