@@ -4,8 +4,8 @@ object {"scenario", "figures", "bars": [{"name", "value", "bar", "ok"}], "peers"
 A full run fails (exit code 1) when a bar is missed. A quick run is a rehearsal with small numbers: its figures say little and its bars
 do not count. The lab needs its extra: pip install 'dovetail[lab]'.
 
-`engines start nats` starts real NATS servers on free ports of the loopback, prints their URL and leaves them running; `engines stop nats`
-ends them."""
+`engines start nats` (or `kafka`) starts real servers on free ports of the loopback, prints their URL and leaves them running;
+`engines status` says whether they run (exit code 1: not all of them), `engines stop` ends them."""
 
 from __future__ import annotations
 
@@ -33,16 +33,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     ran.add_argument("name", metavar="NAME", help="see `dovetail lab list`")
     ran.add_argument("--quick", action="store_true", help="small numbers: does it work at all?")
     ran.add_argument("--json", action="store_true", help="one object on the last line, for programs")
-    engines = actions.add_parser("engines", help="start a real engine on this machine, or stop it")
-    verbs = engines.add_subparsers(dest="verb", required=True, metavar="start|stop")
-    for verb, what in (("start", "start it, print its URL and leave it running"), ("stop", "end what was started there")):
+    engines = actions.add_parser("engines", help="start a real engine on this machine, look at it, or stop it")
+    verbs = engines.add_subparsers(dest="verb", required=True, metavar="start|status|stop")
+    for verb, what in (
+        ("start", "start it, print its URL and leave it running"),
+        ("status", "does it run, and where"),
+        ("stop", "end what was started there"),
+    ):
         one = verbs.add_parser(verb, help=what)
-        one.add_argument("engine", choices=("nats",), help="which engine")
+        one.add_argument("engine", choices=("kafka", "nats"), help="which engine")
         one.add_argument("--folder", type=Path, metavar="DIR", help="where its data lies (a temporary folder of your own)")
         if verb == "start":
             one.add_argument("--nodes", type=int, default=1, choices=(1, 3, 5), help="how many servers (1)")
             one.add_argument("--sync", choices=("memory", "disk"), default="memory", help="disk: each server syncs before it answers")
-        else:
+        elif verb == "stop":
             one.add_argument("--forget", action="store_true", help="remove its data, too")
 
 
@@ -73,6 +77,10 @@ def _engines(given: argparse.Namespace) -> int:
     try:
         if given.verb == "start":
             print(running.start(given.engine, given.nodes, folder, sync_always=given.sync == "disk"))
+        elif given.verb == "status":
+            url, alive, servers = running.status(folder)
+            print(f"{url} · {alive} of {servers} run" if servers else "not started")
+            return int(not servers or alive < servers)
         else:
             print(f"{running.stop(folder, forget=given.forget)} ended")
     except PeerMissing as missing:

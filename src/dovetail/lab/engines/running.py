@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dovetail.errors import BadRequest
 
-from .nats import NatsServers
+from . import ENGINES
 
 NAME = "engine.json"
 _ENDS_S = 20.0
@@ -32,7 +32,7 @@ def start(engine: str, nodes: int, folder: Path, *, sync_always: bool = False) -
     if alive(folder):
         raise BadRequest(f"An engine of {folder} runs already: `dovetail lab engines stop {engine} --folder {folder}` ends it.")
     folder.mkdir(parents=True, exist_ok=True)
-    servers = NatsServers(folder, nodes, sync_always=sync_always, stay=True)
+    servers = ENGINES[engine](folder, nodes, sync_always=sync_always, stay=True)
     url = servers.start()
     (folder / NAME).write_text(json.dumps({"url": url, "processes": [[pid, _began(pid)] for pid in servers.pids]}))
     return url
@@ -52,6 +52,15 @@ def stop(folder: Path, *, forget: bool = False) -> int:
     if forget and folder.exists():
         shutil.rmtree(folder)
     return len(processes)
+
+
+def status(folder: Path) -> tuple[str, int, int]:
+    """Its URL, how many of its servers run, and how many there are; no servers where none were started."""
+    try:
+        known = json.loads((folder / NAME).read_text())
+        return str(known["url"]), len(alive(folder)), len(known["processes"])
+    except (OSError, ValueError, KeyError):
+        return "", 0, 0
 
 
 def alive(folder: Path) -> list[int]:
