@@ -35,7 +35,7 @@ $(READY): $(SERVES)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,lab]'
 	@touch $@
 
-# Redis, RabbitMQ, memcached and ElasticMQ are only measured beside us and never needed to run. Where they cannot be had the tests that use
+# Redis, RabbitMQ, memcached, ElasticMQ and Kafka are never needed to run by themselves. Where they cannot be had the tests that use
 # them are skipped and say so; CI is where nothing is skipped. What apt installs it would also start: a policy forbids that, and where the
 # machine has none there is one for as long as apt runs.
 # The hosts of tests/network are network namespaces, which `ip` makes.
@@ -56,6 +56,8 @@ engines: setup
 	[ -z "$$failed" ] || [ "$${CI:-}" != true ]
 	@$(BIN)/python -m dovetail.lab.drivers.elasticmq >/dev/null || { \
 	  echo "ElasticMQ could not be had: what is measured beside it is skipped"; [ "$${CI:-}" != true ]; }
+	@$(BIN)/python -m dovetail.lab.sparkkafka >/dev/null || { \
+	  echo "Kafka could not be had: what runs on it or is measured beside it is skipped"; [ "$${CI:-}" != true ]; }
 
 STORE ?= local:./data
 HTTP ?= 127.0.0.1:9324

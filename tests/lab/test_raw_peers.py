@@ -21,6 +21,7 @@ from dovetail.lab.drivers.memcached import Memcached
 from dovetail.lab.drivers.rabbitmq import RabbitMq
 from dovetail.lab.httpload import LoadFailed
 from dovetail.lab.rawload import Player
+from tests.lab.peers import alive, listening, needed
 
 CONFIRM = bytes.fromhex("01 0001 0000000d 003c 0050 0000000000000001 00 ce")
 
@@ -149,13 +150,6 @@ async def test_a_peer_that_does_not_start_has_its_last_words_and_is_not_left_beh
     assert server.pid == 0 and not (tmp_path / "files").exists()
 
 
-def needed(present: bool, name: str) -> None:
-    if not present:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{name} is not installed, and in CI nothing is skipped")
-        pytest.skip(f"{name} is not installed (apt-get install {name})")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("quorum", [False, True], ids=["classic", "quorum"])
 async def test_rabbitmq_takes_and_gives_every_message_once_and_leaves_nothing(quorum: bool, tmp_path: Path) -> None:
@@ -197,20 +191,6 @@ async def test_memcached_is_set_and_deleted_in_pairs(tmp_path: Path) -> None:
     assert server.pid == 0 and os.listdir(tmp_path) == []
 
 
-def listening(pid: int) -> set[str]:
-    """The addresses on which a process listens, as the kernel tells them."""
-    inodes = {os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir() if os.path.islink(one)}
-    found = set()
-    for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
-        for row in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
-            fields = row.split()
-            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
-                raw = bytes.fromhex(fields[1].partition(":")[0])
-                words = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
-                found.add(socket.inet_ntop(family, words))
-    return found
-
-
 STARTED = """
 import asyncio, sys
 from pathlib import Path
@@ -239,11 +219,3 @@ def test_a_peer_dies_with_the_process_that_started_it_even_by_kill_9(module: Any
     while any(alive(pid) for pid in pids) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(alive(pid) for pid in pids)
-
-
-def alive(pid: int) -> bool:
-    """There, and not only waiting to be buried."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dovetail.lab import jars
 from dovetail.lab.driver import PeerMissing
 from dovetail.lab.drivers import elasticmq
 from dovetail.lab.drivers.elasticmq import ElasticMq
@@ -74,8 +75,8 @@ async def test_a_server_that_does_not_start_is_an_error_and_is_not_left_behind(t
 
 @pytest.mark.parametrize("missing", ["java", "javac", "mvn"])
 def test_a_peer_that_cannot_be_had_says_what_it_lacks(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(elasticmq.CACHE_ENVIRONMENT, str(tmp_path))
-    monkeypatch.setattr(elasticmq.shutil, "which", lambda name: None if name == missing else f"/bin/{name}")
+    monkeypatch.setenv(jars.CACHE_ENVIRONMENT, str(tmp_path))
+    monkeypatch.setattr(jars.shutil, "which", lambda name: None if name == missing else f"/bin/{name}")
     with pytest.raises(PeerMissing, match=f"needs {missing}, which is not installed"):
         elasticmq.fetch()
     assert not elasticmq.present() and list(tmp_path.iterdir()) == []
@@ -88,14 +89,14 @@ def test_a_fetch_that_fails_leaves_nothing_that_looks_fetched(tmp_path: Path, mo
         (programs / name).write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
-    monkeypatch.setenv(elasticmq.CACHE_ENVIRONMENT, str(tmp_path / "cache"))
+    monkeypatch.setenv(jars.CACHE_ENVIRONMENT, str(tmp_path / "cache"))
     with pytest.raises(PeerMissing, match="mvn failed: no network"):
         elasticmq.fetch()
     assert not elasticmq.present() and list((tmp_path / "cache").iterdir()) == []
 
 
 async def test_a_quick_run_fetches_no_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv(elasticmq.CACHE_ENVIRONMENT, str(tmp_path / "cache"))
+    monkeypatch.setenv(jars.CACHE_ENVIRONMENT, str(tmp_path / "cache"))
     monkeypatch.setattr(elasticmq, "fetch", lambda: pytest.fail("fetched"))
     lab = Lab(tmp_path, quick=True)
     assert await elasticmq.beside(lab) is None and lab.peers == {}

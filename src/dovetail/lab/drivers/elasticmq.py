@@ -1,11 +1,10 @@
 """ElasticMQ as a peer: the SQS stand-in that people use, in memory, on a free port of the loopback.
 
-Its jars are resolved by Maven, as Maven is set up here, into a cache folder beside nothing of ours; a few lines of Java start it:
+Its jars come from Maven (jars.py); a few lines of Java start it:
 
     CACHE/elasticmq-1.7.1/    pom.xml · logback.xml · Peer.java · Peer.class · libs/*.jar
 
-`python -m dovetail.lab.drivers.elasticmq` fetches it and says where it lies. Without Java or Maven, or where the jars cannot be had, it is
-a PeerMissing with the reason. It needs about 30 s of load before its figures are fair.
+`python -m dovetail.lab.drivers.elasticmq` fetches it and says where it lies. It needs about 30 s of load before its figures are fair.
 """
 
 from __future__ import annotations
@@ -14,29 +13,18 @@ import asyncio
 import os
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
+from .. import jars
 from ..driver import PeerMissing
 from ..scenario import Lab
 from .sqs import NotReady, end, ready_port
 
 VERSION = "1.7.1"
-CACHE_ENVIRONMENT = "DOVETAIL_LAB_CACHE"
-"""Where peers that are fetched lie; ~/.cache/dovetail unless it is set."""
 WARM_S = 30.0
-_FETCH_S = 600
 
-_POM = f"""\
-<project><modelVersion>4.0.0</modelVersion>
-<groupId>dovetail.lab</groupId><artifactId>elasticmq</artifactId><version>1</version><packaging>pom</packaging>
-<dependencies>
-<dependency><groupId>org.elasticmq</groupId><artifactId>elasticmq-rest-sqs_2.13</artifactId><version>{VERSION}</version></dependency>
-<dependency><groupId>ch.qos.logback</groupId><artifactId>logback-classic</artifactId><version>1.5.18</version></dependency>
-</dependencies></project>
-"""
+_POM = jars.pom(f"org.elasticmq:elasticmq-rest-sqs_2.13:{VERSION}", "ch.qos.logback:logback-classic:1.5.18")
 _LOGBACK = '<configuration><root level="OFF"/></configuration>\n'
 _PEER = """\
 public class Peer {
@@ -51,8 +39,7 @@ _READY = re.compile(rb"ready (\d+)")
 
 
 def folder() -> Path:
-    cache = os.environ.get(CACHE_ENVIRONMENT)
-    return (Path(cache) if cache else Path.home() / ".cache" / "dovetail") / f"elasticmq-{VERSION}"
+    return jars.cached(f"elasticmq-{VERSION}")
 
 
 def present() -> bool:
@@ -61,37 +48,9 @@ def present() -> bool:
 
 
 def fetch() -> Path:
-    """Resolve it, unless it is there; a folder appears under its name only when it is whole."""
-    place = folder()
-    if place.is_dir():
-        return place
-    for program in ("java", "javac", "mvn"):
-        if shutil.which(program) is None:
-            raise PeerMissing(f"ElasticMQ needs {program}, which is not installed (apt-get install default-jdk-headless maven)")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="elasticmq-", dir=place.parent) as unfinished:
-        made = Path(unfinished) / "made"
-        made.mkdir()
-        for name, text in (("pom.xml", _POM), ("logback.xml", _LOGBACK), ("Peer.java", _PEER)):
-            (made / name).write_text(text)
-        _run(made, "mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs")
-        _run(made, "javac", "-cp", "libs/*", "Peer.java")
-        try:
-            made.rename(place)
-        except OSError:
-            if not place.is_dir():  # Somebody else was faster; theirs is as good.
-                raise
-    return place
-
-
-def _run(place: Path, *command: str) -> None:
-    try:
-        subprocess.run(command, cwd=place, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_FETCH_S, check=True)
-    except subprocess.TimeoutExpired:
-        raise PeerMissing(f"ElasticMQ: {command[0]} took longer than {_FETCH_S} s") from None
-    except subprocess.CalledProcessError as error:
-        told = (error.stdout + error.stderr).strip().splitlines()
-        raise PeerMissing(f"ElasticMQ: {command[0]} failed: {told[0] if told else f'exit code {error.returncode}'}") from None
+    """Resolve it, unless it is there."""
+    files = {"logback.xml": _LOGBACK, "Peer.java": _PEER}
+    return jars.fetch("ElasticMQ", folder().name, _POM, files, ["Peer.java"])
 
 
 class ElasticMq:

@@ -1,6 +1,6 @@
 """Micro-batches of 400,000 messages of 100 bytes through a tap, to nowhere and to Parquet; then 10,000 messages a second as they are
 pushed: how long until the batch that has a message is done. Rates are of whole batches, as the query's progress tells them, the first
-left out.
+left out. Behind each of the first two Spark's own Kafka source reads the same messages from one broker in batches of the same size.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 
 import pyspark
 
-from .. import tapload
+from .. import sparkkafka, tapload
 from ..child import result_of
 from ..drivers.native import NativeNode
 from ..nativeload import PUSH, Load
@@ -26,6 +26,7 @@ TICK_S = 0.02
 async def run(lab: Lab) -> Figures:
     rows, batches = lab.size(400_000, 10_000), lab.size(6, 3)
     node = NativeNode(lab.folder / "node")
+    peer, topic = None, None
     await node.start()
     try:
         line = Line(node.port)
@@ -33,7 +34,12 @@ async def run(lab: Lab) -> Figures:
             tapload.tapped(line, name)
             await Load(node.port, PUSH, rows * batches, 4, BATCH, UNDER_WAY, queue=name).played()
         lab.say(f"{2 * rows * batches:,} pushed")
-        made = await result_of("dovetail.lab.sparkload:stream", port=node.port, queue="one", rows=rows, folder=str(lab.folder))
+        if (peer := sparkkafka.beside(lab)) is not None:
+            topic = await peer.filled("one", rows * batches)
+        arguments = {"port": node.port, "queue": "one", "rows": rows, "folder": str(lab.folder), "kafka": topic}
+        made = await result_of("dovetail.lab.sparkload:stream", **arguments)
+        if peer is not None:
+            peer.stop()
         tapload.tapped(line, "live")
         line.close()
         seconds = lab.size(60, 15)
@@ -42,6 +48,8 @@ async def run(lab: Lab) -> Figures:
         made["live"] = await live
     finally:
         await node.stop()
+        if peer is not None:
+            peer.stop()
     lab.peers["pyspark"] = pyspark.__version__
     return {"rows": rows, **made}
 
