@@ -53,7 +53,7 @@ def test_an_archive_whose_driver_is_killed_has_every_message_once(local_node: No
         batches = target / "_checkpoint-archive" / "commits"
         begun = time.monotonic()
         done = len(list(batches.glob("[0-9]*"))) if batches.exists() else 0
-        while time.monotonic() - begun < 120 and len(list(batches.glob("[0-9]*")) if batches.exists() else []) < done + 2:
+        while time.monotonic() - begun < 600 and len(list(batches.glob("[0-9]*")) if batches.exists() else []) < done + 2:
             assert process.poll() is None
             time.sleep(0.05)
         time.sleep(chance.random() * 1.5)
