@@ -144,7 +144,8 @@ def test_every_figure_that_an_operator_chooses_by_is_on_the_dashboard() -> None:
     shown = " ".join(expression for _, expression in queries())
     figures = (
         "messages_pushed_total messages_completed_total bytes_pushed_total publishers consumers messages oldest_message_age_seconds "
-        "receivers_waiting messages_redelivered_total messages_dead_lettered commit_seconds_bucket requests_total tap_lag_messages"
+        "receivers_waiting messages_redelivered_total messages_dead_lettered commit_seconds_bucket requests_total tap_lag_messages "
+        "tap_lag_seconds tap_lost_messages reservation_messages"
     )
     assert [name for name in figures.split() if not re.search(rf"\bdovetail_{name}\b", shown)] == []
 

@@ -14,6 +14,7 @@ from dovetail.core.operation import (
     TapOpen,
     Why,
 )
+from dovetail.core.taps import Stretch
 from dovetail.limits import TAPS_PER_QUEUE_MAX
 from tests.core.world import Local
 
@@ -106,3 +107,21 @@ def test_a_queue_has_no_more_taps_than_the_limit() -> None:
     for number in range(TAPS_PER_QUEUE_MAX):
         log(tap(str(number), LATEST))
     assert log(tap("one more", LATEST)) == Refusal(Why.TOO_MANY_TAPS)
+
+
+def test_it_is_known_when_the_first_message_from_a_sequence_on_was_pushed() -> None:
+    log = Local(Attributes())
+    log(tap("t", EARLIEST))
+    taps = log.state.lanes[1].taps
+    assert taps.time_of(1) is None
+    times = []
+    for bodies in ([b"a", b"b"], [b"c"], [b"d", b"e"]):
+        log.now += 1000
+        times.append(log.now)
+        log.push(*bodies)
+    assert [taps.time_of(sequence) for sequence in range(1, 7)] == [times[0], times[0], times[1], times[2], times[2], None]
+    # What left memory is known by its beginning alone, and by nothing where an older snapshot did not note that.
+    taps.written(Stretch("notes", 1, 4, 0, times[0]))
+    assert [taps.time_of(sequence) for sequence in range(1, 7)] == [times[0], times[0], times[0], times[2], times[2], None]
+    taps.stretches = [Stretch("notes", 1, 4, 0)]
+    assert [taps.time_of(sequence) for sequence in (1, 3, 5)] == [times[2]] * 3

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 import dovetail
 from dovetail.clock import ManualClock
+from dovetail.service import lags
 from dovetail.service import meters as room
 from dovetail.service.meters import CROWD_BITS, CROWD_SLICE_MS, REQUEST_KINDS_MAX, Crowd, Meters
 from dovetail.service.metrics import Registry
@@ -105,6 +107,73 @@ async def test_a_closed_tap_leaves_the_page() -> None:
         assert 'tap="archive"' in node.metrics()
         await tap.close()
         assert 'tap="archive"' not in node.metrics()
+
+
+async def test_how_far_a_tap_is_behind_is_told_in_messages_and_in_time(tmp_path: Path) -> None:
+    """Also where its notes have left memory, and across a restart. What a cut took stays on the page until the reader has gone on."""
+    clock = ManualClock()
+    label = 'namespace="default",queue="orders",tap="archive"'
+
+    def shown(node: dovetail.Node) -> list[float]:
+        page = node.metrics()
+        return [series(page, f"dovetail_tap_{name}")[label] for name in ("lag_messages", "lag_seconds", "lost_messages")]
+
+    async with dovetail.open(f"local:{tmp_path}", clock=clock) as node:
+        queue = await node.queue("orders")
+        tap = await queue.tap("archive", age_s=100)
+        assert shown(node) == [0, 0, 0]
+        for _ in range(20):
+            await queue.send(b"x")
+            clock.advance(1)
+        assert shown(node) == [20, 20, 0]
+        await tap.advance(15)
+        assert shown(node) == [6, 6, 0]
+        await node.snapshot()
+        assert shown(node)[0] == 6 and 6 <= shown(node)[1] <= 20
+        await tap.advance(21)
+        assert shown(node) == [0, 0, 0]
+        await queue.send_many([b"x"] * 3)
+        await (await queue.receive(max=10))[0].complete()
+    clock.advance(1000)
+    async with dovetail.open(f"local:{tmp_path}", clock=clock) as node:
+        assert shown(node)[0] == 3
+        await (await node.queue("orders")).send(b"x")
+        await node.snapshot()
+        lag, _, lost = shown(node)
+        assert (lag, lost) == (1, 3)
+
+
+async def test_what_is_set_aside_for_a_job_is_told_under_its_reservation() -> None:
+    async with dovetail.open("memory:") as node:
+        queue = await node.queue("orders")
+        await queue.send_many([b"x"] * 10)
+        label = 'namespace="default",queue="orders",reservation="job"'
+
+        def shown() -> list[float | None]:
+            page = node.metrics()
+            return [series(page, f"dovetail_reservation_{name}").get(label) for name in ("messages", "batches", "settled_batch")]
+
+        job = await queue.reservation("job")
+        assert shown() == [0, 0, -1]
+        await job.reserve(0, max=4)
+        await job.reserve(1, max=3)
+        assert shown() == [7, 2, -1]
+        await job.settle(0)
+        assert shown() == [3, 1, 0]
+        await queue.close_reservation("job")
+        assert shown() == [None, None, None]
+
+
+async def test_names_beyond_the_bound_have_no_series_until_others_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lags, "SHOWN_MAX", 2)
+    async with dovetail.open("memory:") as node:
+        queue = await node.queue("orders")
+        taps = [await queue.tap(name) for name in "abc"]
+        assert len(series(node.metrics(), "dovetail_tap_lag_messages")) == 2
+        await taps[0].close()
+        node.metrics()
+        page = node.metrics()
+        assert [label.rpartition("tap=")[2] for label in series(page, "dovetail_tap_lag_messages")] == ['"b"', '"c"']
 
 
 async def test_queues_beyond_the_bound_share_one_label_and_their_sums_are_right() -> None:

@@ -34,6 +34,8 @@ class Stretch(NamedTuple):
     end: int
     address: int
     """The lowest address in it: what the log must keep for its readers."""
+    time: int = 0
+    """When its first message was pushed; 0 in a snapshot that was written before this was noted."""
 
 
 class Tap:
@@ -83,6 +85,13 @@ class Runs:
             if self.firsts[index] + self.counts[index] > sequence:
                 yield Run(*(column[index] for column in self.columns()))
 
+    def time_of(self, sequence: int) -> int | None:
+        """When it was pushed, or the first one behind it that is noted here; None where there is none."""
+        index = bisect_right(self.firsts, sequence) - 1
+        if index < 0 or self.firsts[index] + self.counts[index] <= sequence:
+            index += 1
+        return self.times[index] if index < len(self.times) else None
+
     def drop_between(self, first: int, end: int) -> None:
         """Forget runs that begin in `first` … `end - 1`."""
         low, high = bisect_left(self.firsts, first), bisect_left(self.firsts, end)
@@ -118,6 +127,13 @@ class Taps:
         """The lowest sequence that can still be read; `following` where there is none."""
         noted = [stretch.first for stretch in self.stretches]
         return min([*noted, self.recent.firsts[0] if len(self.recent) else following])
+
+    def time_of(self, sequence: int) -> int | None:
+        """When the first message from `sequence` on was pushed; None where there is none. Within a stretch, whose notes lie on the disk, it
+        is when the stretch began: a little too early, and no file is read for it."""
+        recent = self.recent.time_of(sequence)
+        known = [stretch.time for stretch in self.stretches if stretch.end > sequence and stretch.time]
+        return min([*known, *([recent] if recent is not None else [])], default=None)
 
     def forget(self) -> None:
         """Let go of what no tap needs any more."""

@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import log
 
+from dovetail.service.lags import Lags
 from dovetail.service.metrics import LATENCY_BUCKETS_S, Counter, Family, Gauge, Histogram, Registry
 from dovetail.stores.store import Counts, Delivery, Store
 
 QUEUES_SHOWN_MAX = 10_000
 """Queues with series of their own; those that were met later share the label `(others)`."""
-TAPS_SHOWN_MAX = 10_000
 STEP_WORK = 200
 """Queues that are looked at before others may run: about a millisecond."""
 NEW_QUEUE_WORK = 20
@@ -172,7 +172,7 @@ class Meters:
         self.stranded = registry.gauge(
             "dovetail_deliveries_past_limit", "Deliveries past the limit: the dead-letter queue is gone.", labels
         )
-        self.lag = registry.gauge("dovetail_tap_lag_messages", "Messages that a tap has not read.", (*labels, "tap"))
+        self._lags = Lags(registry)
         self.queues = registry.gauge("dovetail_queues", "Queues that there are.").of()
         self.commits = registry.histogram(
             "dovetail_commit_seconds", "From append to durable and applied, of each entry.", bounds=COMMIT_BUCKETS_S
@@ -190,7 +190,6 @@ class Meters:
         self._others = Meter()
         self._others_row: _Row | None = None
         self._own = 0
-        self._lags: set[tuple[str, str, str]] = set()
 
     def of(self, queue: int) -> Meter:
         meter = self._by_queue.get(queue)
@@ -234,7 +233,6 @@ class Meters:
         now_ms = store.now()
         others: list[Counts] = []
         others_waiting = 0
-        lags: set[tuple[str, str, str]] = set()
         work = 0
         for space, name, queue in queues:
             lane = store.lane(queue)
@@ -246,16 +244,11 @@ class Meters:
                     others_waiting += waiting(queue)
                 else:
                     self._row(queue, (space, name), meter).set(lane.counts(), waiting(queue), meter, now_ms)
-                    for tap in lane.taps():
-                        if len(lags) < TAPS_SHOWN_MAX:
-                            lags.add((space, name, tap.name))
-                            self.lag.of(space, name, tap.name).set(tap.end - tap.next)
+                    self._lags.look(space, name, lane)
             if work >= STEP_WORK:
                 work = 0
                 yield
-        for gone in self._lags - lags:
-            self.lag.forget(*gone)
-        self._lags = lags
+        self._lags.looked()
         if others or self._others_row is not None:
             self._look_at_others(others, others_waiting, now_ms)
 

@@ -379,6 +379,13 @@ class ReplayedLane(LaneColumns, LaneSingles, LaneReservations):
         taps, end = self._alive().taps.by_name, self._lane.next
         return [TapFacts(name, tap.next, end, tap.lost_first, tap.lost_count) for name, tap in taps.items()]
 
+    def tap_age_ms(self, name: str) -> int:
+        tap = self._alive().taps.by_name.get(name)
+        if tap is None:
+            raise NoSuchTap
+        pushed = self._lane.taps.time_of(tap.next)
+        return 0 if pushed is None or tap.next >= self._lane.next else max(0, self._store.now() - pushed)
+
 
 async def _sequences(submitted: Sequence[asyncio.Future[Outcome]]) -> Sequence[int]:
     """Those of a batch of plain messages that was cut."""

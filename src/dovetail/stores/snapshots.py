@@ -124,7 +124,7 @@ class Snapshots:
         made = {}
         for lane in lanes:
             runs = lane.taps.recent
-            made[lane.queue] = Stretch(blob, runs.firsts[0], runs.firsts[-1] + runs.counts[-1], min(runs.addresses))
+            made[lane.queue] = Stretch(blob, runs.firsts[0], runs.firsts[-1] + runs.counts[-1], min(runs.addresses), runs.times[0])
         return made
 
     def done(self, state: State, made: Survey) -> None:

@@ -352,6 +352,9 @@ class Lane(Protocol):
 
     def taps(self) -> list[TapFacts]: ...
 
+    def tap_age_ms(self, name: str) -> int:
+        """How long ago the first message was pushed that the tap has not let go of, about; 0 where there is none."""
+
     # Reservations
 
     def reserve_open(self, name: str) -> Awaitable[tuple[int, int]]:
