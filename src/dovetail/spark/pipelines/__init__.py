@@ -16,6 +16,7 @@ PIPELINES: Mapping[str, str] = {
     "archive": "queues to Parquet or Delta, by queue and hour, exactly once for every reader",
     "compact": "small files of an archive put together into larger ones, beside writers and readers",
     "replay": "an archive back into a queue, by time and group; run again, it goes on where it was",
+    "enrich": "messages through a function of one's own, into a queue and a table, exactly once; failures set apart",
     "measure": "a trace to loss, duplicates, disorder, rates and latencies of every queue",
 }
 

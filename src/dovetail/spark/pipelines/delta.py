@@ -24,9 +24,11 @@ PARTITIONS = ["queue", "hour"]
 
 
 class DeltaPublished:
-    def __init__(self, target: Path, name: str) -> None:
+    def __init__(self, target: Path, name: str, columns: pa.Schema | None = None) -> None:
+        """`columns`: other ones than those of a queue."""
         self.target = target
         self.name = name
+        self.schema = schema() if columns is None else columns.append(pa.field("hour", pa.string()))
 
     def staging(self, batch: int) -> Path:
         return self.target / STAGED / f"{self.name}-{batch:012d}"
@@ -55,7 +57,7 @@ class DeltaPublished:
         if actions:
             table = self._table() or self._made()
             once = CommitProperties(app_transactions=[Transaction(self.name, batch)])
-            table.create_write_transaction(actions, "append", schema(), PARTITIONS, commit_properties=once)
+            table.create_write_transaction(actions, "append", self.schema, PARTITIONS, commit_properties=once)
         shutil.rmtree(self.staging(batch), ignore_errors=True)
         return [action.path for action in actions]
 
@@ -67,7 +69,7 @@ class DeltaPublished:
     def _made(self) -> Any:
         from deltalake import DeltaTable
 
-        return DeltaTable.create(self.target, schema(), partition_by=PARTITIONS)
+        return DeltaTable.create(self.target, self.schema, partition_by=PARTITIONS)
 
 
 def schema() -> pa.Schema:

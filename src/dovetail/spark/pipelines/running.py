@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -52,6 +53,13 @@ def start(spark: Any, options: Mapping[str, str], step: Step, checkpoint: Path, 
     if not every:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{int(1000 * seconds('every', every))} milliseconds").start()
+
+
+def owner_of(pipeline: str, checkpoint: Path) -> str:
+    """Whose batches these are, to a sink: the query, whose id lies in its checkpoint. A new checkpoint begins with batch 0 again, which an
+    owner of the old one's name would have published before."""
+    query: str = json.loads((checkpoint / "metadata").read_text())["id"]
+    return f"{pipeline} {query}"
 
 
 def watch(query: Any, say: Say, more: Callable[[], str] = str) -> None:
