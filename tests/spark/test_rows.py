@@ -14,7 +14,7 @@ from dovetail.core.message import decode_attributes, dedup_hash
 from dovetail.core.operation import DEFAULT, Push
 from dovetail.core.pushcodec import decode_push
 from dovetail.errors import BadRequest, LimitExceeded
-from dovetail.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, DELAY_MS_MAX, ENTRY_BYTES_TARGET, GROUP_BYTES_MAX
+from dovetail.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, DELAY_MS_MAX, ENTRY_BYTES_TARGET, GROUP_BYTES_MAX, MESSAGE_BYTES_MAX
 from dovetail.spark import rows, shape
 
 TYPES = {
@@ -181,12 +181,12 @@ def test_a_wrong_type_is_refused_with_what_it_can_be(name: str, kind: pa.DataTyp
 @pytest.mark.parametrize(
     ("columns", "error", "words"),
     [
-        ({"body": [None]}, BadRequest, "a row has no body"),
+        ({"body": [None]}, BadRequest, "partition 0, row 0: no body"),
         ({"body": [bytes(BODY_BYTES_MAX + 1)]}, LimitExceeded, f"a body has {BODY_BYTES_MAX + 1} bytes"),
         ({"body": [b"a"], "group": ["é" * GROUP_BYTES_MAX]}, LimitExceeded, f"a group has {2 * GROUP_BYTES_MAX} bytes"),
         ({"body": [b"a"], "delay": [-1]}, LimitExceeded, "not -1"),
         ({"body": [b"a"], "delay": [DELAY_MS_MAX + 1]}, LimitExceeded, f"not {DELAY_MS_MAX + 1}"),
-        ({"body": [b"a"], "attributes": [[("a", None)]]}, BadRequest, "the attribute 'a' of a row is null"),
+        ({"body": [b"a"], "attributes": [[("a", None)]]}, BadRequest, "the attribute 'a' is null"),
         ({"body": [b"a"], "attributes": [[("n" * 300, "x")]]}, LimitExceeded, "attribute name"),
     ],
 )
@@ -203,5 +203,26 @@ def test_at_its_limits_a_row_passes() -> None:
 def test_a_row_without_a_queue_goes_to_the_one_that_is_named_or_is_refused() -> None:
     batch = batch_of(body=[b"1", b"2", b"3"], queue=["a", None, "a"])
     assert [(name, list(map(bytes, push.bodies))) for name, push in records(batch, "b")] == [("a", [b"1", b"3"]), ("b", [b"2"])]
-    with pytest.raises(BadRequest, match="a row has no queue"):
+    with pytest.raises(BadRequest, match=r"partition 0, row 1 \(body b'2'\): no queue, and the option queue names none"):
         records(batch, "")
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"body": [b"a", b"b", None], "queue": ["x", "y", "x"]}, r"partition 3, row 102 \(queue 'x'\): no body"),
+        (
+            {"body": [b"a", b"z" * (BODY_BYTES_MAX + 1)], "group": ["g", "h"]},
+            r"partition 3, row 101 \(group 'h', body b'z{40}'…\): a body has",
+        ),
+        ({"body": [b"a", b"b"], "delay": [None, -5]}, r"row 101 \(body b'b'\): a delay is 0 to \d+ ms, not -5"),
+        ({"body": [b"a", b"b"], "group": ["g", "g" * (GROUP_BYTES_MAX + 1)]}, r"row 101 \(group 'g{40}'…, body b'b'\): a group has"),
+        ({"body": [b"a", b"b"], "attributes": [[("n", "x")], [("n", None)]]}, r"row 101 \(body b'b'\): the attribute 'n' is null"),
+        ({"body": [b"a", b"b"], "attributes": [None, [("n", "x" * MESSAGE_BYTES_MAX)]]}, r"row 101 .*: attributes of \d+ bytes"),
+        ({"body": [b"a", bytes(BODY_BYTES_MAX)], "attributes": [None, [("n", "x" * 9000)]]}, r"row 101 .*: body and attributes have"),
+    ],
+)
+def test_an_error_says_which_row_it_is(columns: dict[str, Any], words: str) -> None:
+    batch = batch_of(**columns)
+    with pytest.raises((BadRequest, LimitExceeded), match=words):
+        list(rows.by_queue(batch, rows.checked(batch.schema, ignore=False, queue=True), "q", rows.Place(3, 100)))

@@ -11,8 +11,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.functions import expr
 
 import dovetail.spark
+from dovetail.core.message import decode_attributes
+from dovetail.doors.native.codec import requests
 from dovetail.spark.pipelines import find
 from dovetail.spark.pipelines.archive import Step, start
 from dovetail.spark.pipelines.published import Published
@@ -178,3 +181,38 @@ def test_bodies_become_columns_and_what_does_not_fit_is_kept(spark: Any, node: N
         found = rows.selectExpr("count(body.n)", "sum(body.n)", "max(body.`to`.x)", "max(body.at)", "max(_corrupt)").first()
         assert tuple(found)[:3] == (50, sum(range(50)), 1 << 40 if kind == "avro" else 48)
         assert tuple(found)[3].minute == 49 and bytes(found[4]) == (b"no" if kind == "avro" else b"\xff")
+
+
+def test_a_batch_writes_to_the_queues_that_its_rows_name_and_a_bad_row_is_named(spark: Any, node: Node, queue: str) -> None:
+    said = {"endpoint": node.endpoint, "create": "true"}
+    rows = spark.range(0, 300, 1, 3).selectExpr(
+        "cast(id AS STRING) AS body",
+        f"concat('{queue}-', if(id % 3 = 0, 'a', 'b')) AS queue",
+        "concat('g', id % 2) AS group",
+        "map('n', cast(id AS STRING)) AS attributes",
+        "if(id = 0, make_dt_interval(1), NULL) AS delay",
+    )
+    rows.write.format("dovetail").options(**said).mode("append").save()
+    for name, third in (("a", True), ("b", False)):
+        assert sorted(node.waiting(f"{queue}-{name}")) == sorted(b"%d" % n for n in range(300) if (n % 3 == 0) is third)
+    pull = node.line.ask(requests.Pull(node.declare(f"{queue}-a"), most=1))
+    number = int(bytes(pull.bodies[0]))
+    assert (bytes(pull.groups[0]), number) != (b"g0", 0), "0 waits for a day"
+    assert bytes(pull.groups[0]) == b"g%d" % (number % 2)
+    assert decode_attributes(bytes(pull.attributes[0]))["n"].value == b"%d" % number
+    before = len(node.waiting(f"{queue}-b"))
+    with pytest.raises(PySparkException, match=r"partition 2, row 50 \(queue '[a-z0-9-]+', group 'g0'\): no body"):
+        rows.withColumn("body", expr("nullif(body, '250')")).write.format("dovetail").options(**said).mode("append").save()
+    assert len(node.waiting(f"{queue}-b")) == before, "all of it or nothing"
+
+
+def test_a_stream_from_queue_to_queue_writes_once_though_its_commit_log_is_lost(spark: Any, node: Node, queue: str, tmp_path: Path) -> None:
+    node.push(queue, bodies(0, 900))
+    for _ in range(2):
+        stream = spark.readStream.format("dovetail").options(**options_of(node, queue, maxRowsPerTrigger=300, partitions=2)).load()
+        writer = stream.select("body").writeStream.format("dovetail").option("checkpointLocation", str(tmp_path))
+        target = {"endpoint": node.endpoint, "queue": f"{queue}-out", "create": "true"}
+        writer.options(**target).trigger(availableNow=True).start().awaitTermination()
+        for file in (tmp_path / "commits").glob("*2*"):
+            file.unlink()
+        assert sorted(node.waiting(f"{queue}-out")) == sorted(bodies(0, 900))

@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,10 +25,19 @@ import pyarrow.compute as pc
 from dovetail.core.message import Attribute, dedup_hash, encode_attributes
 from dovetail.core.pushcodec import ATTRIBUTES, DEDUPS, DELAYS, GROUPS, HEAD, Data
 from dovetail.doors.native.codec import Kind
-from dovetail.errors import BadRequest, LimitExceeded
-from dovetail.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, DELAY_MS_MAX, ENTRY_BYTES_TARGET, GROUP_BYTES_MAX
+from dovetail.errors import BadRequest, DovetailError, LimitExceeded
+from dovetail.limits import (
+    BATCH_MESSAGES_MAX,
+    BODY_BYTES_MAX,
+    DELAY_MS_MAX,
+    ENTRY_BYTES_TARGET,
+    GROUP_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
+)
 
 COLUMNS = ("body", "queue", "group", "attributes", "delay", "deduplication")
+SHOWN = 40
+"""Of a text or a body, where a row is named in an error."""
 _OF_THE_QUEUE = -1
 """As u64 it is what says that the queue's own delay holds."""
 
@@ -44,6 +53,9 @@ class Messages(NamedTuple):
 
     def cut(self, start: int, count: int) -> Messages:
         return Messages(*[None if column is None else column.slice(start, count) for column in self])
+
+    def chosen(self, mask: pa.Array) -> Messages:
+        return Messages(*[None if column is None else column.filter(mask) for column in self])
 
 
 def checked(schema: pa.Schema, *, ignore: bool, queue: bool) -> tuple[str, ...]:
@@ -99,34 +111,58 @@ _MAY_BE = {
 }
 
 
-def by_queue(batch: pa.RecordBatch, columns: Sequence[str], queue: str) -> Iterator[tuple[str, Messages]]:
-    """The messages for each queue, in the order of their rows. A row whose column queue is null goes to the one that is named."""
+class Place(NamedTuple):
+    """Where a batch of rows lies, for those who have to find one of them."""
+
+    partition: int = 0
+    first: int = 0
+    """Rows of the partition before this batch."""
+
+    def row(self, index: int, batch: pa.RecordBatch) -> str:
+        """One row: its place, and how it begins."""
+        shown = {name: batch.column(name)[index].as_py() for name in ("queue", "group", "body") if name in batch.schema.names}
+        told = ", ".join(f"{name} {_short(value)}" for name, value in shown.items() if value is not None)
+        return f"partition {self.partition}, row {self.first + index}{f' ({told})' if told else ''}"
+
+
+def _short(value: str | bytes) -> str:
+    return repr(value if len(value) <= SHOWN else value[:SHOWN]) + ("…" if len(value) > SHOWN else "")
+
+
+def by_queue(batch: pa.RecordBatch, columns: Sequence[str], queue: str, place: Place = Place()) -> Iterator[tuple[str, Messages]]:  # noqa: B008
+    """The messages for each queue, in the order of their rows. A row whose column queue is null goes to the one that is named. Every row is
+    looked at before the first is given."""
+    messages = messages_of(batch, columns, place)
     if "queue" not in columns:
-        yield queue, messages_of(batch, columns)
+        yield queue, messages
         return
     told = batch.column("queue").cast(pa.string())
     if told.null_count:
         if not queue:
-            raise BadRequest("a row has no queue, and the option queue names none")
+            _refuse(batch, place, pc.is_null(told), "no queue, and the option queue names none")
         told = told.fill_null(queue)
     names = pc.unique(told).to_pylist()
     for name in names:
-        yield name, messages_of(batch if len(names) == 1 else batch.filter(pc.equal(told, name)), columns)
+        yield name, messages if len(names) == 1 else messages.chosen(pc.equal(told, name))
 
 
-def messages_of(batch: pa.RecordBatch, columns: Sequence[str]) -> Messages:
+def messages_of(batch: pa.RecordBatch, columns: Sequence[str], place: Place = Place()) -> Messages:  # noqa: B008
     bodies = batch.column("body").cast(pa.binary())
     if bodies.null_count:
-        raise BadRequest("a row has no body: null is none (an empty text is one)")
-    _no_longer(bodies, BODY_BYTES_MAX, "a body")
+        _refuse(batch, place, pc.is_null(bodies), "no body: null is none (an empty text is one)")
+    _no_longer(batch, place, bodies, BODY_BYTES_MAX, "a body")
     groups = _texts(batch, columns, "group")
     if groups is not None:
-        _no_longer(groups, GROUP_BYTES_MAX, "a group")
-    found = _given(batch, columns, "attributes")
-    attributes = None if found is None else pa.array([_encoded(entries) for entries in found.to_pylist()], pa.binary())
+        _no_longer(batch, place, groups, GROUP_BYTES_MAX, "a group")
+    attributes = _attributes(batch, columns, place)
     texts = _texts(batch, columns, "deduplication")
     dedups = None if texts is None else pa.array([dedup_hash(text) if text else bytes(16) for text in texts.to_pylist()], pa.binary(16))
-    return Messages(bodies, groups, attributes, _delays(_given(batch, columns, "delay")), dedups)
+    return Messages(bodies, groups, attributes, _delays(batch, columns, place), dedups)
+
+
+def _refuse(batch: pa.RecordBatch, place: Place, wrong: pa.Array, what: str, error: type[DovetailError] = BadRequest) -> NoReturn:
+    """Says which row it is: the first of those that are wrong."""
+    raise error(f"{place.row(pc.index(wrong, True).as_py(), batch)}: {what}")
 
 
 def _given(batch: pa.RecordBatch, columns: Sequence[str], name: str) -> pa.Array | None:
@@ -139,20 +175,39 @@ def _texts(batch: pa.RecordBatch, columns: Sequence[str], name: str) -> pa.Array
     return None if found is None else found.cast(pa.binary()).fill_null(b"")
 
 
-def _no_longer(column: pa.Array, most: int, what: str) -> None:
-    longest = pc.max(pc.binary_length(column)).as_py() or 0
+def _no_longer(batch: pa.RecordBatch, place: Place, column: pa.Array, most: int, what: str) -> None:
+    lengths = pc.binary_length(column)
+    longest = pc.max(lengths).as_py() or 0
     if longest > most:
-        raise LimitExceeded(f"{what} has {longest} bytes; at most {most} are allowed")
+        _refuse(batch, place, pc.equal(lengths, longest), f"{what} has {longest} bytes; at most {most} are allowed", LimitExceeded)
 
 
-def _delays(found: pa.Array | None) -> pa.Array | None:
+def _delays(batch: pa.RecordBatch, columns: Sequence[str], place: Place) -> pa.Array | None:
+    found = _given(batch, columns, "delay")
     if found is None:
         return None
     delays = pc.divide(found.cast(pa.duration("us")).cast(pa.int64()), 1000) if pa.types.is_duration(found.type) else found.cast(pa.int64())
     ends = pc.min_max(delays).as_py()
     if ends["min"] < 0 or ends["max"] > DELAY_MS_MAX:
-        raise LimitExceeded(f"a delay is 0 to {DELAY_MS_MAX} ms, not {ends['min'] if ends['min'] < 0 else ends['max']}")
+        wrong = ends["min"] if ends["min"] < 0 else ends["max"]
+        _refuse(batch, place, pc.equal(delays, wrong), f"a delay is 0 to {DELAY_MS_MAX} ms, not {wrong}", LimitExceeded)
     return delays.fill_null(_OF_THE_QUEUE)
+
+
+def _attributes(batch: pa.RecordBatch, columns: Sequence[str], place: Place) -> pa.Array | None:
+    found = _given(batch, columns, "attributes")
+    if found is None:
+        return None
+    encoded = []
+    for index, (entries, body) in enumerate(zip(found.to_pylist(), pc.binary_length(batch.column("body")).to_pylist(), strict=True)):
+        try:
+            encoded.append(_encoded(entries))
+        except (BadRequest, LimitExceeded) as error:
+            raise type(error)(f"{place.row(index, batch)}: {error}") from None
+        if body + len(encoded[-1]) > MESSAGE_BYTES_MAX:
+            told = f"body and attributes have {body + len(encoded[-1])} bytes; at most {MESSAGE_BYTES_MAX} are allowed"
+            raise LimitExceeded(f"{place.row(index, batch)}: {told}")
+    return pa.array(encoded, pa.binary())
 
 
 def _encoded(entries: Sequence[tuple[str, Any]] | None) -> bytes:
@@ -169,7 +224,7 @@ def _attribute(name: str, value: Any) -> tuple[str, bytes]:
     elif value is not None:
         value = ("String", value.encode())
     if value is None:
-        raise BadRequest(f"the attribute {name!r} of a row is null")
+        raise BadRequest(f"the attribute {name!r} is null")
     return value[0], value[1]
 
 

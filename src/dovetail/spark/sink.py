@@ -56,11 +56,14 @@ class Writer:
         """In a task."""
         reach = self.options.reach()
         staged = Staging(self.options, reach)
+        context, seen = TaskContext.get(), 0
+        partition = context.partitionId() if context is not None else 0
         try:
             for batch in batches:
                 if batch.num_rows:
-                    for queue, messages in rows.by_queue(batch, self.columns, self.options.queue):
+                    for queue, messages in rows.by_queue(batch, self.columns, self.options.queue, rows.Place(partition, seen)):
                         staged.add(queue, messages)
+                    seen += batch.num_rows
             staged.finish()
         except BaseException:
             staged.give_up()
