@@ -10,6 +10,7 @@ import pytest
 
 import dovetail
 from dovetail.errors import Unknown
+from tests.contract.house import everything
 from tests.doors.native.house import Process
 
 pytestmark = pytest.mark.slow
@@ -63,7 +64,7 @@ async def test_a_node_that_is_killed_under_load_loses_nothing_acknowledged_and_d
             await consumer.close()
         await asyncio.gather(*workers)
         counts = await queue.counts()
-        left = [one.body for one in await queue.peek(max=100_000)]
+        left = [one.body for one in await everything(queue)]
     await asyncio.to_thread(process.end)
     assert len(acked) > 1000
     there = set(left) | set(consumed)

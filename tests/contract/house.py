@@ -109,7 +109,11 @@ async def _read(queue: Queue, name: str) -> Any:
 
 
 async def everything(queue: Queue) -> list[Peeked]:
-    return await queue.peek(max=100_000)
+    """All that is there, page by page: a look shows a hundred thousand at most, and a fast machine sends more."""
+    seen: list[Peeked] = []
+    while page := await queue.peek(max=100_000, after=seen[-1].sequence if seen else 0):
+        seen += page
+    return seen
 
 
 PAUSES: list[Callable[[], Awaitable[None]]] = []
