@@ -26,7 +26,7 @@ def test_the_list_names_every_pipeline(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        (["nothing"], "there is no pipeline 'nothing'; there are archive, compact, replay, enrich, measure"),
+        (["nothing"], "there is no pipeline 'nothing'; there are archive, compact, replay, enrich, dead-letters, measure"),
         (["archive", "--queue", "q"], "missing: target"),
         (["replay", "--queue", "q", "--archive", "a", "--source", "s", "--since", "soon"], "'soon' is no time"),
         (["measure", "--file", "missing.toml"], "No such file"),

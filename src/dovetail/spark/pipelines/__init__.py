@@ -17,6 +17,7 @@ PIPELINES: Mapping[str, str] = {
     "compact": "small files of an archive put together into larger ones, beside writers and readers",
     "replay": "an archive back into a queue, by time and group; run again, it goes on where it was",
     "enrich": "messages through a function of one's own, into a queue and a table, exactly once; failures set apart",
+    "dead-letters": "why messages failed, which they are, and chosen ones back where they came from",
     "measure": "a trace to loss, duplicates, disorder, rates and latencies of every queue",
 }
 
