@@ -21,10 +21,16 @@ DAY = 86_400_000
 
 
 class Generator:
-    """`shared` makes entries of several writers, with waiters; `grouped` gives queues groups; `beyond` adds stages and reservations."""
+    """`shared` makes entries of several writers, with waiters; `grouped` gives queues groups; `beyond` adds stages and reservations;
+    `renew` lets writers give up and open anew, and their old entries and Opens arrive late."""
 
-    def __init__(self, seed: int, shared: bool = False, grouped: bool = True, silence: bool = False, beyond: bool = False) -> None:
+    def __init__(
+        self, seed: int, shared: bool = False, grouped: bool = True, silence: bool = False, beyond: bool = False, renew: bool = False
+    ) -> None:
         self.random = Random(seed)
+        self.renew = renew
+        self.writers = [b"a" * 16, b"b" * 16, b"c" * 16]
+        self.opened: list[Entry] = []
         self.shared, self.grouped, self.silence, self.beyond = shared, grouped, silence, beyond
         self.world = World()
         self.entries: list[Entry] = []
@@ -58,9 +64,20 @@ class Generator:
         operations += [op.ProducerOpen(producer) for producer in PRODUCERS]
         return [*made, self.entry(tuple(operations))]
 
-    @property
-    def writers(self) -> tuple[bytes, ...]:
-        return (b"a" * 16, b"b" * 16, b"c" * 16)
+    def reopened(self) -> Entry:
+        """A writer opens in the place of another, which may not know of it; or an Open that was appended before comes again."""
+        r = self.random
+        if self.opened and r.random() < 0.4:
+            return r.choice(self.opened)
+        at = r.randrange(len(self.writers))
+        before = self.writers[at]
+        if r.random() < 0.8:
+            self.writers[at] = bytes((len(self.opened) % 256,)) * 16
+            self.numbers[self.writers[at]] = 0
+        applied = max(self.world.position - r.choice((0, 0, 60, 200)), 0)
+        made = Entry(Head(self.now, self.writers[at], 0, applied), (op.Open(self.writers[at], APPLY_VERSION, before),))
+        self.opened.append(made)
+        return made
 
     def entry(self, operations: tuple[Any, ...]) -> Entry:
         r = self.random
@@ -68,6 +85,8 @@ class Generator:
         log_stamp = max(self.now + r.choice((-5, 0, 3)), 1) if r.random() < 0.1 else None
         if not self.shared:
             return Entry(Head(max(self.now, 1)), operations, log_stamp, reload)
+        if self.renew and r.random() < 0.06:
+            return self.reopened()
         if self.heads and r.random() < 0.05:
             return r.choice(self.heads)._replace(log_stamp=None)
         writer = r.choice(self.writers)

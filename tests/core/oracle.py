@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.core import operation as op
-from dovetail.core.operation import Applied, Done, Handout, Head, Outcome, Refusal, Why
+from dovetail.core.operation import Applied, Done, Fate, Handout, Head, Outcome, Refusal, Why
 from tests.core.oracle_facts import HOUR, Queue, Writer
 from tests.core.oracle_reserving import Reserving
 
@@ -24,14 +24,16 @@ class Oracle(Reserving):
         self.handouts = []
         if head.writer:
             self._silence(head.writer, min(self.time - before, 1000) if before else 0)
+            if isinstance(operations[0], op.Open):
+                opened = self._open(operations[0], head)
+                return Applied([opened, *[Refusal(Why.NOT_OPEN) for _ in operations[1:]]], [])
             known = self.writers.get(head.writer)
-            if not isinstance(operations[0], op.Open):
-                if known is None or head.number != known.last + 1:
-                    return Applied([Refusal(Why.NOT_OPEN)] * len(operations), [])
-                known.last = head.number
-            if known is not None:
-                known.silent_ms, known.seen, known.named = 0, self.time, max(known.named, head.applied)
-                known.fresh = [hand for hand in known.fresh if hand[0] > known.named]
+            if known is None or head.number != known.last + 1:
+                again = known is not None and head.number <= known.last
+                return Applied([Refusal(Why.NOT_OPEN)] * len(operations), [], Fate.AGAIN if again else Fate.VOID)
+            known.last = head.number
+            known.silent_ms, known.seen, known.named = 0, self.time, max(known.named, head.applied)
+            known.fresh = [hand for hand in known.fresh if hand[0] > known.named]
         self.writer = head.writer
         outcomes: list[Outcome] = []
         for operation, address in zip(operations, addresses, strict=True):
@@ -48,17 +50,21 @@ class Oracle(Reserving):
         for identity, writer in list(self.writers.items()):
             if identity == speaking:
                 continue
-            before = writer.silent_ms
             writer.silent_ms += step
-            if before < 3000 <= writer.silent_ms:
-                for queue in self.queues.values():
-                    queue.waiters = [w for w in queue.waiters if w.writer != identity]
-                for _, number, sequence, delivery in writer.fresh:
-                    if number in self.queues:
-                        self._undo(self.queues[number], sequence, delivery)
-                writer.fresh = []
-            if self.time - writer.seen >= HOUR:
+            closed = self.time - writer.seen >= HOUR
+            if writer.silent_ms >= 3000 or closed:
+                self._leave(identity, writer)
+            if closed:
                 del self.writers[identity]
+                self.closed.add(identity)
+
+    def _leave(self, identity: bytes, writer: Writer) -> None:
+        for queue in self.queues.values():
+            queue.waiters = [w for w in queue.waiters if w.writer != identity]
+        for _, number, sequence, delivery in writer.fresh:
+            if number in self.queues:
+                self._undo(self.queues[number], sequence, delivery)
+        writer.fresh = []
 
     def _serve(self) -> None:
         """Every lane gives to its waiters whatever it may, first come first served, until nothing more can be given. The lane at which
@@ -92,10 +98,20 @@ class Oracle(Reserving):
         self.key = o.key
         return Done()
 
-    def do_open(self, o: op.Open, _: int) -> Outcome:
-        if self.writer and o.writer not in self.writers:
-            self.writers[o.writer] = Writer(seen=self.time)
+    def _open(self, o: op.Open, head: Head) -> Outcome:
+        if o.writer in self.closed or o.writer != head.writer:
+            return Refusal(Why.NOT_OPEN)
+        self.writers.setdefault(o.writer, Writer(seen=self.time))
+        if o.before and o.before != o.writer:
+            self.closed.add(o.before)
+            old = self.writers.pop(o.before, None)
+            if old is not None:
+                old.fresh = [hand for hand in old.fresh if hand[0] > head.applied]
+                self._leave(o.before, old)
         return Done()
+
+    def do_open(self, o: op.Open, _: int) -> Outcome:
+        return Refusal(Why.NOT_OPEN) if self.writer else Done()
 
     def do_tick(self, _o: op.Tick, _: int) -> Outcome:
         return Done()

@@ -124,6 +124,7 @@ class Facts:
         self.dropped: set[int] = set()
         self.producers: dict[bytes, Producer] = {}
         self.writers: dict[bytes, Writer] = {}
+        self.closed: set[bytes] = set()
         self.writer = b""
         self.stages: dict[bytes, tuple[int, list[tuple[int, Push]]]] = {}
         """stage → (when it began, [(address, push)])"""

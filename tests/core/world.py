@@ -78,6 +78,8 @@ class World:
             got = self.state.apply(self.position, head, operations, addresses, entry.log_stamp)
         except Exception as error:
             raise Disagreement(f"apply of {entry} raised {error!r}") from error
+        if got.fate is not wanted.fate:
+            raise Disagreement(f"the entry of {entry.head} is {got.fate.name}, says the state, and {wanted.fate.name}, says the oracle")
         for operation, is_, should in zip(entry.operations, got.outcomes, wanted.outcomes, strict=True):
             if plain(is_) != plain(should):
                 raise Disagreement(f"at {self.state.time} {operation}\n  state : {plain(is_)}\n  oracle: {plain(should)}")

@@ -221,7 +221,6 @@ def _text(data: Data) -> str:
 
 _FIXED: dict[type[Any], tuple[Kind, Struct]] = {
     op.Begin: (Kind.BEGIN, Struct("<B7x32s")),
-    op.Open: (Kind.OPEN, Struct("<B7x16sQ")),
     op.Upgrade: (Kind.UPGRADE, Struct("<B7xQ")),
     op.Unregister: (Kind.UNREGISTER, Struct("<B7xQ")),
     op.Drop: (Kind.DROP, Struct("<B7xQ")),
@@ -235,6 +234,7 @@ _FIXED: dict[type[Any], tuple[Kind, Struct]] = {
     op.Retime: (Kind.RETIME, Struct("<B7xQ")),
     op.StageExpire: (Kind.STAGE_EXPIRE, Struct("<B7xQ")),
 }
+_OPEN = Struct("<B7x16sQ")
 _POP = Struct("<BBHIQqQ")
 _CARRY = Struct("<B7xQQQ")
 _TAP = Struct("<B7xQQQQ")
@@ -258,6 +258,14 @@ def _fixed_decoder(made: type[Any], layout: Struct) -> Callable[[Data], Operatio
         return made(*layout.unpack(data)[1:])  # type: ignore[no-any-return]  # made is one of the keys of _FIXED
 
     return decode_fixed
+
+
+def _decode_open(data: Data) -> op.Open:
+    _, writer, version = _OPEN.unpack_from(data)
+    before = bytes(data[_OPEN.size :])
+    if len(before) not in (0, 16):
+        raise CodecError(f"an Open of {len(data)} bytes")
+    return op.Open(writer, version, before)
 
 
 def _decode_pop(data: Data) -> op.Pop:
@@ -351,6 +359,7 @@ def _settle_decoder(made: type[Any], receipts: bool, parameter: bool) -> Callabl
 _ENCODERS: dict[type[Any], Callable[[Any], bytes]] = {
     **{made: _fixed_encoder(kind, layout) for made, (kind, layout) in _FIXED.items()},
     Push: encode_push,
+    op.Open: lambda o: _OPEN.pack(Kind.OPEN, o.writer, o.version) + o.before,
     op.Pop: lambda o: _POP.pack(Kind.POP, o.delete, len(o.attempt), o.max, o.queue, o.lease_ms, o.wait_ms) + o.attempt,
     op.Complete: lambda o: _encode_settle(Kind.COMPLETE, o.queue, o.sequences, o.deliveries, 0),
     op.Requeue: lambda o: _encode_settle(Kind.REQUEUE, o.queue, o.sequences, o.deliveries, o.after_ms),
@@ -386,6 +395,7 @@ _ENCODERS: dict[type[Any], Callable[[Any], bytes]] = {
 _DECODERS: dict[int, Callable[[Data], Operation]] = {
     **{int(kind): _fixed_decoder(made, layout) for made, (kind, layout) in _FIXED.items()},
     Kind.PUSH: decode_push,
+    Kind.OPEN: _decode_open,
     Kind.POP: _decode_pop,
     Kind.COMPLETE: _settle_decoder(op.Complete, True, False),
     Kind.REQUEUE: _settle_decoder(op.Requeue, True, True),

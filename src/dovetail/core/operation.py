@@ -37,6 +37,7 @@ from typing import NamedTuple
 from dovetail.core.column import Column
 from dovetail.core.outcome import Applied as Applied
 from dovetail.core.outcome import Done as Done
+from dovetail.core.outcome import Fate as Fate
 from dovetail.core.outcome import Handout as Handout
 from dovetail.core.outcome import Joined as Joined
 from dovetail.core.outcome import Opened as Opened
@@ -130,6 +131,8 @@ class Begin(NamedTuple):
 class Open(NamedTuple):
     writer: bytes
     version: int
+    before: bytes = b""
+    """The writer that the same process gives up: it is closed with this, so that what it had not achieved is refused, no longer unknown."""
 
 
 class Upgrade(NamedTuple):

@@ -144,6 +144,17 @@ class Handout(NamedTuple):
     popped: Popped
 
 
+class Fate(IntEnum):
+    """What became of an entry as a whole."""
+
+    TAKEN = 0
+    AGAIN = 1
+    """Its number was used before: a copy of what took effect then, and nothing happened."""
+    VOID = 2
+    """Its number leaves a gap, or its writer is not open: nothing happened."""
+
+
 class Applied(NamedTuple):
     outcomes: Sequence[Outcome]
     handouts: Sequence[Handout]
+    fate: Fate = Fate.TAKEN

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from struct import Struct
@@ -23,6 +22,7 @@ from zlib import crc32
 
 from dovetail.core.chunk import SHIFT, Chunk
 from dovetail.core.column import Column
+from dovetail.core.digest import Digests
 from dovetail.core.fair import Tenants
 from dovetail.core.lane import Lane
 from dovetail.core.message import salt_of
@@ -35,7 +35,7 @@ from dovetail.core.taps import Runs, Stretch, Tap
 from dovetail.core.timeindex import TimeIndex
 from dovetail.core.usage import Bucket
 from dovetail.core.versions import APPLY_VERSION
-from dovetail.core.waiting import Attempt, Waiter
+from dovetail.core.waiting import Attempt, Waiter, Waiters
 from dovetail.core.writers import Writer
 from dovetail.errors import CodecError, FormatUnknown
 
@@ -257,7 +257,7 @@ def _lane_from(facts: dict[str, Any]) -> Lane:
     lane.taps.stretches = [Stretch(*stretch) for stretch in facts["stretches"]]
     for column, values in zip(lane.taps.recent.columns(), facts["recent"], strict=True):
         column.extend(values)
-    lane.waiters.line = deque(
+    lane.waiters = Waiters(
         Waiter(bytes.fromhex(writer), waiter, most, lease, delete, until, bytes.fromhex(attempt))
         for writer, waiter, most, lease, delete, until, attempt in facts["waiters"]
     )
@@ -415,6 +415,7 @@ def _state_facts(state: State) -> dict[str, Any]:
             for key, p in state.producers.by_id.items()
         ],
         "owners": [[key.hex(), batch] for key, batch in state.stages.owners.items()],
+        "digest": state.digests.value,
         "closed": [key.hex() for key in state.writers.closed],
         "writers": [[key.hex(), w.version, w.last, w.applied, w.silent_ms, w.seen, w.handed] for key, w in state.writers.by_id.items()],
     }
@@ -439,6 +440,8 @@ def _state_from(facts: dict[str, Any]) -> State:
         producer.epoch, producer.last = epoch, last
         producer.results = [Why(r) if isinstance(r, int) else tuple((queue, sequence) for queue, sequence in r) for r in results]
     state.stages.owners = {bytes.fromhex(key): batch for key, batch in facts.get("owners", [])}
+    # Snapshots from before there were shared logs have none.
+    state.digests = Digests(facts.get("digest", 0), state.position)
     state.writers.closed = dict.fromkeys(map(bytes.fromhex, facts["closed"]))
     for key, version, last, applied, silent_ms, seen, handed in facts["writers"]:
         writer = state.writers.by_id[bytes.fromhex(key)] = Writer(version, seen)

@@ -14,12 +14,14 @@ from dovetail.core import clearing, pushing, reserving, settling, staging, tappi
 from dovetail.core import operation as op
 from dovetail.core.catalog import Catalog
 from dovetail.core.chunk import HELD, READY, Chunk
+from dovetail.core.digest import Digests
 from dovetail.core.groups import Groups
 from dovetail.core.lane import Lane
 from dovetail.core.message import salt_of
 from dovetail.core.operation import (
     Applied,
     Done,
+    Fate,
     Handout,
     Operation,
     Outcome,
@@ -32,7 +34,7 @@ from dovetail.core.producers import Producer, Producers
 from dovetail.core.stages import Stages
 from dovetail.core.versions import APPLY_VERSION, STAGES_VERSION
 from dovetail.core.waiting import Attempt, Waiter
-from dovetail.core.writers import Writers
+from dovetail.core.writers import Handed, Writers
 
 
 class State:
@@ -53,6 +55,8 @@ class State:
         self.producers = Producers()
         self.stages = Stages()
         self.writers = Writers()
+        self.digests = Digests()
+        """Of what was answered to entries of writers: of shared logs only."""
         self.waiting: dict[int, None] = {}
         """Queues with waiters in their lanes (shared logs), in the order in which they began to wait."""
         self.rules_version = 0
@@ -71,16 +75,30 @@ class State:
         self.position, self.ahead_s = after, head.ahead_s
         self._moved.clear()
         self._writer = head.writer
+        if not head.writer:
+            return self._take_effect(operations, addresses)
+        self._pass_time(step, head.writer)
+        if operations and isinstance(operations[0], op.Open):
+            # It opens, and holds nothing else.
+            outcomes = [self._open_writer(operations[0], head), *(Refusal(Why.NOT_OPEN) for _ in operations[1:])]
+            applied = Applied(outcomes, [])
+        else:
+            fate = self.writers.judge(head.writer, head.number)
+            if fate is Fate.TAKEN:
+                self.writers.heard(head.writer, head.applied, self.time)
+                applied = self._take_effect(operations, addresses)
+            else:
+                applied = Applied([Refusal(Why.NOT_OPEN)] * len(operations), [], fate)
+        self.digests.note(after, self.time, applied)
+        return applied
+
+    def agrees(self, head: op.Head) -> bool | None:
+        """Had the writer of this entry the state that we had at that position? None where it cannot be said (any more). To be asked
+        before the entry is applied; what to do about a difference is for whoever keeps the state."""
+        return self.digests.agrees(head.applied, head.digest)
+
+    def _take_effect(self, operations: Sequence[Operation], addresses: Sequence[int]) -> Applied:
         handouts: list[Handout] = []
-        if head.writer:
-            self._pass_time(step, head.writer)
-            if operations and isinstance(operations[0], op.Open):
-                # It opens, and holds nothing else.
-                outcomes = [self._open(operations[0], 0), *(Refusal(Why.NOT_OPEN) for _ in operations[1:])]
-                return Applied(outcomes, handouts)
-            if not self.writers.judge(head.writer, head.number):
-                return Applied([Refusal(Why.NOT_OPEN)] * len(operations), handouts)
-            self.writers.heard(head.writer, head.applied, self.time)
         outcomes = []
         handlers = _HANDLERS
         for operation, address in zip(operations, addresses, strict=True):
@@ -92,12 +110,17 @@ class State:
     def _pass_time(self, step: int, speaker: bytes) -> None:
         """Writers other than the one who speaks were silent for this step; for some it was one step too many."""
         for silent, handed in self.writers.pass_time(step, speaker, self.time):
-            for lane in self.lanes.values():
-                lane.waiters.leave_with(silent)
-            for _, queue, sequence, delivery in handed:
-                held = self._lane(queue)
-                if held is not None:
-                    settling.release(held, (sequence,), (delivery,), self.time)
+            self._left(silent, handed)
+
+    def _left(self, writer: bytes, handed: Handed) -> None:
+        """Nobody waits for this writer any more, and what it was handed unseen goes back."""
+        for queue in self.waiting:
+            if queue in self.lanes:
+                self.lanes[queue].waiters.leave_with(writer)
+        for _, queue, sequence, delivery in handed:
+            held = self._lane(queue)
+            if held is not None:
+                settling.release(held, (sequence,), (delivery,), self.time)
 
     def _serve(self, handouts: list[Handout]) -> None:
         """Every lane with waiters gives what it may, in the order in which they wait. What one gives may be a dead letter for another."""
@@ -154,13 +177,22 @@ class State:
         return Done()
 
     def _open(self, o: op.Open, _: int) -> Outcome:
+        if self._writer:
+            return Refusal(Why.NOT_OPEN)
         if o.version < self.version:
             return Refusal(Why.VERSION)
-        if not self._writer:
-            # On `local` an Open closes all others, so nobody is left who could not follow.
-            self.version = o.version
-        elif not self.writers.open(o.writer, o.version, self.time):
+        # On `local` an Open closes all others, so nobody is left who could not follow.
+        self.version = o.version
+        return Done()
+
+    def _open_writer(self, o: op.Open, head: op.Head) -> Outcome:
+        """A writer joins a shared log, perhaps in the place of one that its process gives up."""
+        if o.version < self.version:
+            return Refusal(Why.VERSION)
+        if o.writer != head.writer or not self.writers.open(o.writer, o.version, self.time):
             return Refusal(Why.NOT_OPEN)
+        if o.before and o.before != o.writer:
+            self._left(o.before, self.writers.close(o.before, head.applied))
         return Done()
 
     def _upgrade(self, o: op.Upgrade, _: int) -> Outcome:

@@ -8,7 +8,7 @@ On `local` waiters live in the node's memory instead and this stays empty.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from dovetail.limits import ATTEMPT_KEPT_MS
@@ -26,19 +26,23 @@ class Waiter(NamedTuple):
 
 
 class Waiters:
-    __slots__ = ("line",)
+    __slots__ = ("first_over", "line")
 
-    def __init__(self) -> None:
-        self.line: deque[Waiter] = deque()
+    def __init__(self, line: Iterable[Waiter] = ()) -> None:
+        self.line = deque(line)
+        self.first_over = min((waiter.until for waiter in self.line), default=0)
+        """Before then nobody's time is over: a lower bound, so that a lane that is looked at does not look at everybody in its line."""
 
     def join(self, waiter: Waiter) -> None:
         if waiter.attempt:
             self.line = deque(other for other in self.line if other.attempt != waiter.attempt)
+        self.first_over = min(self.first_over, waiter.until) if self.line else waiter.until
         self.line.append(waiter)
 
     def leave_late(self, now: int) -> None:
-        if any(waiter.until <= now for waiter in self.line):
+        if self.line and self.first_over <= now:
             self.line = deque(waiter for waiter in self.line if waiter.until > now)
+            self.first_over = min((waiter.until for waiter in self.line), default=0)
 
     def leave_with(self, writer: bytes) -> None:
         if any(waiter.writer == writer for waiter in self.line):

@@ -6,13 +6,17 @@
 | ≤ last | skipped: a repeat |
 | > last + 1, or the writer is not open | void |
 
+A copy of an entry may have other bytes (a process that was cloned writes under its twin's name): whatever they are, the first one counts
+everywhere, and the process that meets its own number with bytes of somebody else has to stop.
+
 A writer that has been silent for three seconds of entry time, each step counted as at most one (an election does not make all look dead),
-loses its waiters and what was handed out to it unseen; after an hour of silence it is closed. `local` has one writer and none of this:
-there position is the number.
+loses its waiters and what was handed out to it unseen; after an hour of silence, or when its process has opened anew, it is closed, and
+loses the same. Copies are no sign of life. `local` has one writer and none of this: there position is the number.
 """
 
 from __future__ import annotations
 
+from dovetail.core.outcome import Fate
 from dovetail.limits import WRITER_CLOSE_MS, WRITER_SILENCE_MS, WRITER_STEP_MS_MAX
 
 
@@ -47,13 +51,21 @@ class Writers:
             self.by_id[identity] = Writer(version, now)
         return True
 
-    def judge(self, identity: bytes, number: int) -> bool:
-        """May this entry take effect?"""
+    def close(self, identity: bytes, applied: int) -> Handed:
+        """Its process goes on under another name, and has applied everything up to `applied`. Answers what was handed out above that."""
+        self.closed[identity] = None
+        writer = self.by_id.pop(identity, None)
+        return [hand for hand in writer.handed if hand[0] > applied] if writer is not None else []
+
+    def judge(self, identity: bytes, number: int) -> Fate:
+        """May this entry take effect? If so its number is used."""
         writer = self.by_id.get(identity)
-        if writer is None or number != writer.last + 1:
-            return False
+        if writer is None or number > writer.last + 1:
+            return Fate.VOID
+        if number <= writer.last:
+            return Fate.AGAIN
         writer.last = number
-        return True
+        return Fate.TAKEN
 
     def heard(self, identity: bytes, applied: int, now: int) -> None:
         writer = self.by_id[identity]
@@ -64,18 +76,19 @@ class Writers:
             writer.handed = [hand for hand in writer.handed if hand[0] > applied]
 
     def pass_time(self, step_ms: int, speaker: bytes, now: int) -> list[tuple[bytes, Handed]]:
-        """Entry time went on by `step_ms`. Answers the writers that fell silent with this step, with what was handed out to them unseen,
-        and closes those silent for an hour."""
+        """Entry time went on by `step_ms`. Answers the writers that fell silent, or were closed, with this step, with what was handed out
+        to them unseen."""
         silent: list[tuple[bytes, Handed]] = []
         for identity, writer in list(self.by_id.items()):
             if identity == speaker:
                 continue
             before = writer.silent_ms
             writer.silent_ms += min(step_ms, WRITER_STEP_MS_MAX)
-            if before < WRITER_SILENCE_MS <= writer.silent_ms:
+            over = now - writer.seen >= WRITER_CLOSE_MS
+            if before < WRITER_SILENCE_MS and (over or writer.silent_ms >= WRITER_SILENCE_MS):
                 silent.append((identity, writer.handed))
                 writer.handed = []
-            if now - writer.seen >= WRITER_CLOSE_MS:
+            if over:
                 del self.by_id[identity]
                 self.closed[identity] = None
         return silent
