@@ -66,7 +66,7 @@ RULES: dict[str, Rule] = {
         packages=("httptools",),
     ),
     "doors": Rule(
-        (*COMMON, "service", "doors.http", "doors.hangup"),
+        (*COMMON, "service", "doors.http", "doors.hangup", "doors.handshake"),
         "a door translates a protocol to the broker; doors never know each other",
         packages=("httptools",),
     ),

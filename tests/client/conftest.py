@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import dovetail
+from dovetail.clock import ManualClock
+from dovetail.testing import MovableClock
 from tests.client.house import Served, Wire
 
 HERE = Path(__file__).parent
@@ -64,4 +66,20 @@ async def either(request: pytest.FixtureRequest) -> AsyncIterator[dovetail.Queue
     served = await Served().open()
     async with dovetail.connect(served.url, timeout_s=30) as elsewhere:
         yield elsewhere
+    await served.close()
+
+
+@pytest.fixture(params=["here", "elsewhere"])
+async def frozen(request: pytest.FixtureRequest) -> AsyncIterator[tuple[dovetail.Queues, MovableClock]]:
+    """The same with a clock that stands still until it is moved: no lease ends because a machine is slow."""
+    clock = MovableClock(ManualClock())
+    if request.param == "here":
+        async with dovetail.open("memory:", clock=clock) as here:
+            yield here, clock
+        return
+    served = Served()
+    served.clock = clock
+    await served.open()
+    async with dovetail.connect(served.url, timeout_s=30) as elsewhere:
+        yield elsewhere, clock
     await served.close()

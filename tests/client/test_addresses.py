@@ -39,7 +39,7 @@ async def test_a_node_that_stops_hands_its_clients_to_the_next_address(served: S
     there, other = await next_door.node.queue("orders"), await next_door.node.queue("other")
     async with dovetail.connect(f"{served.url},127.0.0.1:{next_door.port}", timeout_s=30) as node:
         queue = await node.queue("orders")
-        receiving = asyncio.create_task(queue.receive(wait_s=5))
+        receiving = asyncio.create_task(queue.receive(wait_s=20))
         consuming = asyncio.create_task(anext(aiter((await node.queue("other")).consume())))
         await asyncio.sleep(0.05)
         await served.stop()

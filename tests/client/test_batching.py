@@ -93,7 +93,7 @@ async def test_the_receives_of_many_tasks_ride_one_pull_and_each_gets_its_own(no
 
 async def test_receivers_that_wait_are_served_as_messages_come(node: dovetail.Client, wire: Wire) -> None:
     queue = await node.queue("orders")
-    receiving = [asyncio.create_task(queue.receive(wait_s=5)) for _ in range(10)]
+    receiving = [asyncio.create_task(queue.receive(wait_s=20)) for _ in range(10)]
     await until(lambda: wire.asked["PULL"] == 1)
     for number in range(10):
         await queue.send(b"%d" % number)

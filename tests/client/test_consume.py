@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 import dovetail
 from dovetail.errors import LimitExceeded, NoSuchQueue
+from dovetail.testing import MovableClock
 from tests.client.house import Served, Wire, until
 
 
@@ -41,7 +43,7 @@ async def test_a_block_that_raises_gives_its_message_back(either: dovetail.Queue
         async for message in queue.consume():
             async with message:
                 1 / 0
-    (again,) = await queue.receive(wait_s=2)
+    (again,) = await queue.receive(wait_s=20)
     assert (again.body, again.receives) == (b"a", 2)
 
 
@@ -134,19 +136,35 @@ async def test_a_consumer_that_is_cancelled_gives_back_what_was_not_looked_at(ei
 
 
 async def _until_visible(queue: dovetail.Queue, count: int) -> None:
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(30):
         while (await queue.counts()).visible != count:
             await asyncio.sleep(0.01)
 
 
-async def test_leases_are_prolonged_while_a_handler_runs_and_no_longer(either: dovetail.Queues) -> None:
-    queue = await either.queue("orders")
+async def test_leases_are_prolonged_while_a_handler_runs_and_no_longer(
+    frozen: tuple[dovetail.Queues, MovableClock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, clock = frozen
+    queue = await node.queue("orders")
     await queue.send_many([b"a", b"b"])
+    prolonged = 0
+    extend = queue.verbs.extend
+
+    async def counted(*asked: Any) -> Any:
+        nonlocal prolonged
+        answer = await extend(*asked)
+        prolonged += 1
+        return answer
+
+    monkeypatch.setattr(queue.verbs, "extend", counted)
     consumer = queue.consume(credit=2, lease_s=0.3)
     messages = aiter(consumer)
     first = await anext(messages)
     async with first:
-        await asyncio.sleep(1)
+        for _ in range(4):
+            seen = prolonged
+            await until(lambda: prolonged > seen)  # noqa: B023  # awaited at once
+            await clock.advance(0.25)
         assert await queue.receive() == [], "neither the one that is handled nor the one that waits behind it lapsed"
     second = await anext(messages)
     assert (second.body, second.receives) == (b"b", 1)
@@ -166,17 +184,21 @@ async def test_a_lease_is_prolonged_no_longer_than_the_consumer_holds(either: do
 
 
 @pytest.mark.slow
-async def test_a_message_that_is_forgotten_is_left_to_its_lease_and_its_credit_comes_back(either: dovetail.Queues) -> None:
-    queue = await either.queue("orders")
+async def test_a_message_that_is_forgotten_is_left_to_its_lease_and_its_credit_comes_back(
+    frozen: tuple[dovetail.Queues, MovableClock],
+) -> None:
+    node, clock = frozen
+    queue = await node.queue("orders")
     await queue.send_many([b"%d" % number for number in range(6)])
     seen = []
-    async for message in queue.consume(credit=1, lease_s=1):
-        seen.append(message.body)
-        del message
-        if len(seen) == 6:
-            break
+    async with queue.consume(credit=1, lease_s=1) as consumer:
+        async for message in consumer:
+            seen.append(message.body)
+            del message
+            if len(seen) == 6:
+                break
     assert seen == [b"%d" % number for number in range(6)], "with a credit of one, each was given back its credit"
-    await asyncio.sleep(1.2)
+    await clock.advance(1.2)
     assert len(await queue.receive(max=10)) == 6
 
 
@@ -244,7 +266,7 @@ async def test_a_consumer_goes_on_through_cuts_and_keeps_what_it_has_in_hand(ser
         if number % 5 == 0:
             wire.cut()
         await queue.send(b"%d" % number)
-        message = await asyncio.wait_for(anext(messages), 5)
+        message = await asyncio.wait_for(anext(messages), 30)
         assert message.body == b"%d" % number
         assert await message.complete() is True
     assert [await message.complete() for message in held] == [True] * 5

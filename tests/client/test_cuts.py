@@ -192,10 +192,11 @@ async def test_a_queue_that_was_dropped_meanwhile_fails_loudly(served: Served, n
 
 @pytest.mark.slow
 async def test_what_never_left_is_refused_at_its_deadline_and_what_left_is_unknown(served: Served, wire: Wire) -> None:
-    async with dovetail.connect(wire.url, timeout_s=0.6) as node:
+    async with dovetail.connect(wire.url, timeout_s=30) as node:
         queue = await node.queue("orders")
         await queue.send_many([b"warm", b"warm"])
         (message,) = await queue.receive()
+        node._session.timeout_s = 0.6
         wire.flowing.clear()
         answers = await asyncio.gather(queue.send(b"a"), message.complete(), queue.purge(), queue.counts(), return_exceptions=True)
         assert [type(answer) for answer in answers] == [Unknown] * 4
@@ -207,6 +208,7 @@ async def test_what_never_left_is_refused_at_its_deadline_and_what_left_is_unkno
         assert [type(answer) for answer in answers] == [Unavailable] * 5, answers
         wire.flowing.set()
         wire.down = False
+        node._session.timeout_s = 30
         await until(lambda: node.ready)
         await queue.send(b"c")
         assert b"b" not in [one.body for one in await queue.peek()], "what was refused is not sent later"

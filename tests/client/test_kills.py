@@ -10,6 +10,7 @@ import pytest
 
 import dovetail
 from dovetail.errors import Unknown
+from tests.client.house import until
 from tests.contract.house import everything
 from tests.doors.native.house import Process
 
@@ -54,7 +55,8 @@ async def test_a_node_that_is_killed_under_load_loses_nothing_acknowledged_and_d
         consumers = [queue.consume(credit=50, lease_s=20) for _ in range(2)]
         workers = [asyncio.create_task(worker(consumer)) for consumer in consumers]
         for _ in range(KILLS):
-            await asyncio.sleep(0.7)
+            goal = len(acked) + 300
+            await until(lambda: len(acked) >= goal)  # noqa: B023  # awaited at once
             await asyncio.to_thread(process.end, signal.SIGKILL)
             await asyncio.to_thread(process.begin)
         await asyncio.sleep(0.3)

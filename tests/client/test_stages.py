@@ -118,10 +118,11 @@ async def test_a_sink_whose_wire_is_cut_anywhere_stores_every_row_once(served: S
 
 async def test_a_stage_of_which_the_outcome_stays_unknown_takes_nothing_more(served: Served, wire: Wire) -> None:
     """Otherwise what is sent next would take the number of what may be there, and one of both would be missing without a word."""
-    async with dovetail.connect(wire.url, timeout_s=2) as node:
+    async with dovetail.connect(wire.url, timeout_s=30) as node:
         queue = await node.queue("orders")
         stage, other = node.stage(), node.stage()
         await stage.send(queue, b"a")
+        node._session.timeout_s = 1
         wire.flowing.clear()
         with pytest.raises(Unknown):
             await stage.send(queue, b"b")
@@ -131,6 +132,7 @@ async def test_a_stage_of_which_the_outcome_stays_unknown_takes_nothing_more(ser
         with pytest.raises(asyncio.CancelledError):
             await leaving
         wire.flowing.set()
+        node._session.timeout_s = 30
         for broken in (stage, other):
             with pytest.raises(Unknown, match="begin another one"):
                 await broken.send(queue, b"d")
@@ -141,8 +143,9 @@ async def test_a_stage_of_which_the_outcome_stays_unknown_takes_nothing_more(ser
 
 
 async def test_what_never_left_is_refused_at_its_deadline(wire: Wire) -> None:
-    async with dovetail.connect(wire.url, timeout_s=2) as node:
+    async with dovetail.connect(wire.url, timeout_s=30) as node:
         queue = await node.queue("orders")
+        node._session.timeout_s = 1
         wire.down = True
         wire.cut()
         await asyncio.sleep(0.05)
@@ -151,7 +154,7 @@ async def test_what_never_left_is_refused_at_its_deadline(wire: Wire) -> None:
 
 
 async def test_what_may_have_been_published_is_unknown_when_no_node_comes_back(served: Served, wire: Wire) -> None:
-    async with dovetail.connect(wire.url, timeout_s=2) as node:
+    async with dovetail.connect(wire.url, timeout_s=30) as node:
         queue = await node.queue("orders")
         stage = node.stage()
         await stage.send(queue, b"x")
@@ -162,8 +165,10 @@ async def test_what_may_have_been_published_is_unknown_when_no_node_comes_back(s
             return wire.down
 
         wire.cut_before = cut
+        node._session.timeout_s = 1
         with pytest.raises(Unknown):
             await node.publish([stage], "job", 0)
+        node._session.timeout_s = 30
         wire.cut_before = lambda asked, event: False
         wire.down = False
         await until(lambda: node.ready)

@@ -4,6 +4,7 @@ The ledger is in this process, which is not killed. A failing seed is named; DOV
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -19,6 +20,7 @@ from tests.clients.load import QUEUES, Load
 from tests.clients.node import Node
 from tests.crash.ledger import LawBroken
 
+PATIENCE_S = 60.0
 FLAGS = ("--store", "local:data", "--local-segment-bytes", "2MiB", "--local-snapshot-bytes", "1MiB")
 
 
@@ -61,8 +63,9 @@ def receive_everything(load: Load) -> None:
     out: set[str] = set()
     for key, receipt in ledger._last.items():
         if key in left and left[key]["State"] == "leased" and ledger.dead.get(key) != receipt:
-            # Receipts outlive the node that gave them.
-            sqs.change_message_visibility(QueueUrl=load.url(ledger.asked[key]), ReceiptHandle=receipt, VisibilityTimeout=0)
+            # Receipts outlive the node that gave them. (Not where it was being given back when the node died, and was handed out again.)
+            with contextlib.suppress(sqs.exceptions.MessageNotInflight):
+                sqs.change_message_visibility(QueueUrl=load.url(ledger.asked[key]), ReceiptHandle=receipt, VisibilityTimeout=0)
     for queue in QUEUES:
         while got := sqs.receive_message(QueueUrl=load.url(queue), MaxNumberOfMessages=10).get("Messages"):
             out.update(keys(got))
@@ -75,6 +78,15 @@ def receive_everything(load: Load) -> None:
         raise LawBroken(f"acknowledged and lost: {sorted(lost)[:20]}")
     if back := ledger.left & (out | waiting):
         raise LawBroken(f"deleted and back: {sorted(back)[:20]}")
+
+
+def wait_for_a_life(load: Load, number: int) -> None:
+    """Lives in which little happened prove little, and on a slow machine little happens in a second."""
+    ledger, give_up = load.ledger, time.monotonic() + PATIENCE_S
+    while len(ledger.acked) <= 100 * number or len(ledger.left) <= 20 * number or ledger.counts["back"] <= number:
+        if time.monotonic() > give_up or load.broken or not load.node.running:
+            return
+        time.sleep(0.02)
 
 
 def rounds(folder: Path, count: int, seed: int, lose: bool = False) -> Load:
@@ -92,6 +104,7 @@ def rounds(folder: Path, count: int, seed: int, lose: bool = False) -> Load:
                 look(load)
             load.begin()
             time.sleep(chance.uniform(0.3, 1.2))
+            wait_for_a_life(load, number + 1)
             alive = node.running
             node.kill()
             load.end()

@@ -35,7 +35,7 @@ class Redriving:
 
     async def _watch(self) -> None:
         try:
-            while self.status == "running":
+            while self.status in ("running", "cancelling"):
                 await asyncio.sleep(ASK_S)
                 self._note(await self._ask(Kind.REDRIVE_STATUS))
         except DovetailError as error:

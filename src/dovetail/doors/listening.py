@@ -4,8 +4,11 @@ for all, and drain. Knows sockets and connections, and no protocol."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from ssl import SSLContext
 from typing import Generic, Protocol, TypeVar
 
+from dovetail.doors.handshake import BACKLOG, Handshakes
 from dovetail.doors.hangup import Left
 from dovetail.service.metrics import Registry
 
@@ -15,6 +18,9 @@ class Patience(Protocol):
 
     @property
     def connections_max(self) -> int: ...
+
+    @property
+    def handshake_s(self) -> float: ...
 
     @property
     def linger_s(self) -> float: ...
@@ -51,7 +57,7 @@ class Listening(Generic[C]):
         self.draining = False
         self.registry = registry
         self._patience = patience
-        self._listening: list[asyncio.Server] = []
+        self._listening: list[asyncio.Server | Handshakes] = []
         self._connections: set[C] = set()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -63,10 +69,19 @@ class Listening(Generic[C]):
         self._turned_away = registry.counter(f"{told}_connections_refused_total", "Connections refused: too many were open.").of()
         registry.gauge(f"{told}_connections", "Connections that are open now.").of().read(lambda: len(self._connections))
 
-    def _listen(self, server: asyncio.Server) -> tuple[str, int]:
-        """Where it really is: port 0 takes a free one."""
-        self._listening.append(server)
-        name = server.sockets[0].getsockname()
+    async def _listen(
+        self, make: Callable[[], asyncio.Protocol], host: str, port: int, tls: SSLContext | None, *, start_serving: bool = True
+    ) -> tuple[str, int]:
+        """Take an address; where it really is: port 0 takes a free one."""
+        bound = await self.loop.create_server(make, host, port, backlog=BACKLOG, start_serving=start_serving and tls is None)
+        name = bound.sockets[0].getsockname()
+        if tls is None:
+            self._listening.append(bound)
+        else:
+            shaking = Handshakes(bound, tls, self._patience.handshake_s, make, self._room)
+            self._listening.append(shaking)
+            if start_serving:
+                await shaking.start_serving()
         return name[0], name[1]
 
     async def drain(self, timeout_s: float) -> bool:
@@ -93,6 +108,18 @@ class Listening(Generic[C]):
     @property
     def connections(self) -> int:
         return len(self._connections)
+
+    @property
+    def handshakes(self) -> int:
+        """TLS handshakes that have not ended yet."""
+        return sum(len(one) for one in self._listening if isinstance(one, Handshakes))
+
+    def _room(self) -> bool:
+        """Whether one more handshake may begin."""
+        if len(self._connections) + self.handshakes < self._patience.connections_max and not self.draining:
+            return True
+        self._turned_away.add()
+        return False
 
     # What connections ask of the server.
 

@@ -180,7 +180,7 @@ class Broker:
     def redrive(self, source: Lane, target: Lane | None, rate_per_s: float) -> Redrive:
         """Start moving dead letters back. One task at a time for each source."""
         running = self._redrives.get(source.queue)
-        if running is not None and running.status == "running":
+        if running is not None and running.active:
             raise LimitExceeded("A redrive of this queue is under way; cancel it first.")
         if target is not None and target.attributes.grouped != source.attributes.grouped:
             raise BadRequest("Messages of a queue with groups go to a queue with groups, and others to one without.")
@@ -203,7 +203,7 @@ class Broker:
     async def close(self) -> None:
         self.dequeue.close(Closed())
         for task in self._redrives.values():
-            if task.status == "running":
+            if task.active:
                 await task.cancel()
 
     async def _sleep(self, seconds: float) -> None:

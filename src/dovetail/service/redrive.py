@@ -14,7 +14,8 @@ STEP_MESSAGES_MAX = 1_000
 
 
 class Redrive:
-    """A task under way. `status` is running, completed, cancelled or failed; `moved` counts."""
+    """A task under way. `status` is running, cancelling (the last step is under way), completed, cancelled or failed; `moved`
+    counts."""
 
     def __init__(self, source: Lane, target: int, rate_per_s: float, sleep: Callable[[float], Awaitable[None]]) -> None:
         if not 0 < rate_per_s <= 1_000_000:
@@ -42,11 +43,20 @@ class Redrive:
                     if moved < wanted:
                         self.status = "completed"
                         return
+                    if self.status != "running":
+                        return
                 self._sleeping = True
                 await self._sleep(STEP_S)
                 self._sleeping = False
         except DovetailError as error:
             self.status, self.error = "failed", error
+        finally:
+            if self.status == "cancelling":
+                self.status = "cancelled"
+
+    @property
+    def active(self) -> bool:
+        return self.status in ("running", "cancelling")
 
     async def wait(self) -> None:
         """Until it has ended, however it ended."""
@@ -55,7 +65,7 @@ class Redrive:
     async def cancel(self) -> None:
         """Stop after the step that is under way. What has moved stays moved."""
         if self.status == "running":
-            self.status = "cancelled"
+            self.status = "cancelling"
             if self._sleeping:
                 self._task.cancel()
         await self.wait()

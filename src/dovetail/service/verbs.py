@@ -103,7 +103,7 @@ class Stream(Protocol):
 
 
 class Redriving(Protocol):
-    """Dead letters on their way back. `status` is running, completed, cancelled or failed; `moved` counts."""
+    """Dead letters on their way back. `status` is running, cancelling, completed, cancelled or failed; `moved` counts."""
 
     status: str
     moved: int

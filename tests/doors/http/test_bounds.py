@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dovetail.doors.http import Bounds, Response, Server
 
 from .conftest import echo
-from .wire import Caller, get, post
+from .wire import Caller, get, post, settled, until
 
 
 @pytest.mark.parametrize(
@@ -68,16 +68,13 @@ async def test_a_refusal_reaches_a_caller_that_sends_everything_before_it_reads(
 
 async def test_a_caller_is_made_to_wait_while_its_requests_are_under_way(serve) -> None:
     async def never(request: object) -> Response:
-        await asyncio.sleep(60)
+        await asyncio.sleep(3600)
         raise AssertionError
 
     _, port = await serve(never, pipeline_max=2)
     caller = await Caller.to(port)
     caller.writer.write(get() * 1_000_000)
-    await asyncio.sleep(0.5)
-    waiting = caller.writer.transport.get_write_buffer_size()
-    await asyncio.sleep(0.2)
-    assert caller.writer.transport.get_write_buffer_size() == waiting > 10_000_000
+    assert await settled(caller.writer.transport.get_write_buffer_size) > 10_000_000
     caller.writer.transport.abort()
 
 
@@ -104,7 +101,7 @@ async def test_a_slow_sender_is_told_and_closed_however_it_drips(serve, start: b
     answer = await caller.answer()
     task.cancel()
     assert answer.status == status and answer.headers["connection"] == "close"
-    assert 0.2 <= asyncio.get_running_loop().time() - begun < 1.0
+    assert asyncio.get_running_loop().time() - begun >= 0.2
     caller.close()
 
 
@@ -124,14 +121,20 @@ async def test_empty_lines_do_not_keep_an_idle_connection_open(serve) -> None:
 
 
 async def test_an_idle_connection_is_closed_but_not_one_whose_answer_is_late(serve) -> None:
+    asked, gate = asyncio.Event(), asyncio.Event()
+
     async def late(request: object) -> Response:
-        await asyncio.sleep(0.6)
+        asked.set()
+        await gate.wait()
         return Response(200, b"late")
 
     server, port = await serve(late, idle_s=0.2, head_s=0.2)
-    idle, waiting = await Caller.to(port), await Caller.to(port)
+    waiting = await Caller.to(port)
     await waiting.send(get())
+    await asked.wait()
+    idle = await Caller.to(port)
     assert await idle.closed()
+    gate.set()
     assert (await waiting.answer()).body == b"late"
     idle.close()
     waiting.close()
@@ -141,10 +144,8 @@ async def test_a_caller_that_leaves_its_answers_unread_is_cut_off(serve) -> None
     server, port = await serve(lambda request: Response(200, bytes(1_000_000)), write_s=0.3)
     caller = await Caller.to(port)
     caller.writer.write(get() * 100)
-    async with asyncio.timeout(3):
-        await asyncio.sleep(0.1)
-        while server.connections:
-            await asyncio.sleep(0.02)
+    await until(lambda: server.connections)
+    await until(lambda: not server.connections)
     caller.close()
 
 
@@ -160,7 +161,7 @@ async def test_connections_beyond_the_bound_are_told_and_those_within_it_go_on(s
     assert await third.closed()
     third.close()
     first.close()
-    await asyncio.sleep(0.4)
+    await until(lambda: server.connections == 1)
     fourth = await Caller.to(port)
     await fourth.send(get())
     assert (await fourth.answer()).status == 200

@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.doors.http import Request, Response
 
-from .wire import Caller, get, post
+from .wire import Caller, get, post, settled, until
 
 
 async def test_a_connection_is_kept_and_each_request_gets_its_answer(serve) -> None:
@@ -85,15 +85,17 @@ async def test_answers_of_one_turn_leave_in_one_write(serve, monkeypatch: pytest
 
     monkeypatch.setattr(Connection, "_write", counted)
     gate = asyncio.get_running_loop().create_future()
+    asked: list[Request] = []
 
     async def later(request: Request) -> Response:
+        asked.append(request)
         await asyncio.shield(gate)
         return Response(200)
 
     _, port = await serve(later)
     caller = await Caller.to(port)
     await caller.send(get() * 20)
-    await asyncio.sleep(0.05)
+    await until(lambda: len(asked) == 20)
     gate.set_result(None)
     for _ in range(20):
         assert (await caller.answer()).status == 200
@@ -112,10 +114,7 @@ async def test_a_caller_that_does_not_read_its_answers_stops_being_read(serve) -
     _, port = await serve(large, pipeline_max=4)
     caller = await Caller.to(port)
     caller.writer.write(get() * 2000)
-    await asyncio.sleep(0.3)
-    stalled_at = asked
-    await asyncio.sleep(0.1)
-    assert asked == stalled_at < 500
+    assert await settled(lambda: asked) < 500
     for _ in range(2000):
         assert len((await caller.answer()).body) == 100_000
     assert asked == 2000
@@ -123,11 +122,12 @@ async def test_a_caller_that_does_not_read_its_answers_stops_being_read(serve) -
 
 
 async def test_a_caller_that_leaves_has_its_unanswered_requests_cancelled(serve) -> None:
-    cancelled = asyncio.Event()
+    begun, cancelled = asyncio.Event(), asyncio.Event()
 
     async def wait(request: Request) -> Response:
+        begun.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.sleep(3600)
         except asyncio.CancelledError:
             cancelled.set()
             raise
@@ -136,12 +136,10 @@ async def test_a_caller_that_leaves_has_its_unanswered_requests_cancelled(serve)
     server, port = await serve(wait)
     caller = await Caller.to(port)
     await caller.send(get())
-    await asyncio.sleep(0.02)
+    await begun.wait()
     caller.close()
-    async with asyncio.timeout(2):
-        await cancelled.wait()
-    await asyncio.sleep(0.02)
-    assert server.connections == 0
+    await until(cancelled.is_set)
+    await until(lambda: server.connections == 0)
 
 
 async def test_a_future_is_awaited_without_a_task(serve) -> None:
@@ -155,8 +153,8 @@ async def test_a_future_is_awaited_without_a_task(serve) -> None:
     caller = await Caller.to(port)
     tasks = len(asyncio.all_tasks())
     await caller.send(get() * 3)
-    await asyncio.sleep(0.05)
-    assert len(made) == 3 and len(asyncio.all_tasks()) == tasks
+    await until(lambda: len(made) == 3)
+    assert len(asyncio.all_tasks()) == tasks
     made[1].cancel()
     made[2].set_exception(KeyError("lost"))
     made[0].set_result(Response(200, b"first"))

@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.doors.http import Request, Response
 
-from .wire import Caller, get, post
+from .wire import PATIENCE_S, Caller, get, post, until
 
 
 async def test_requests_under_way_are_finished_and_the_last_answer_says_close(serve) -> None:
@@ -23,7 +23,7 @@ async def test_requests_under_way_are_finished_and_the_last_answer_says_close(se
     server, port = await serve(later)
     idle, busy = await Caller.to(port), await Caller.to(port)
     await busy.send(get("/1") + get("/2"))
-    await asyncio.sleep(0.05)
+    await until(lambda: len(begun) == 2)
     draining = asyncio.create_task(server.drain(5))
     assert await idle.closed()
     await busy.send(get("/never"))
@@ -45,7 +45,11 @@ async def test_a_request_that_has_begun_to_arrive_is_still_answered(serve) -> No
     server, port = await serve()
     caller = await Caller.to(port)
     await caller.send(post("/half", b"body")[:-2])
-    await asyncio.sleep(0.05)
+    # Whoever asks now is answered after that was read.
+    other = await Caller.to(port)
+    await other.send(get())
+    assert (await other.answer()).status == 200
+    other.close()
     draining = asyncio.create_task(server.drain(5))
     await asyncio.sleep(0.05)
     await caller.send(b"dy")
@@ -56,14 +60,17 @@ async def test_a_request_that_has_begun_to_arrive_is_still_answered(serve) -> No
 
 
 async def test_what_takes_longer_than_the_time_given_is_cut_off_and_told(serve) -> None:
+    begun = asyncio.Event()
+
     async def forever(request: Request) -> Response:
-        await asyncio.sleep(60)
+        begun.set()
+        await asyncio.sleep(3600)
         raise AssertionError
 
     server, port = await serve(forever)
     caller = await Caller.to(port)
     await caller.send(get())
-    await asyncio.sleep(0.05)
+    await begun.wait()
     assert await server.drain(0.1) is False
     assert await caller.closed()
     assert server.connections == 0
@@ -72,5 +79,5 @@ async def test_what_takes_longer_than_the_time_given_is_cut_off_and_told(serve) 
 
 async def test_a_server_without_connections_drains_at_once(serve) -> None:
     server, _ = await serve()
-    async with asyncio.timeout(0.5):
-        assert await server.drain(60) is True
+    async with asyncio.timeout(PATIENCE_S):
+        assert await server.drain(3600) is True

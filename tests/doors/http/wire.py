@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
+
+PATIENCE_S = 60.0
+"""What only a broken promise takes, on a machine however slow."""
 
 
 class Answer(NamedTuple):
@@ -26,7 +30,7 @@ class Caller:
 
     async def answer(self, *, head: bool = False) -> Answer:
         """The next answer, whole; anything that is not one fails the test."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             version, status, _ = lines[0].split(" ", 2)
             assert version == "HTTP/1.1"
@@ -37,7 +41,7 @@ class Caller:
 
     async def closed(self) -> bool:
         """The other end closed and nothing else arrived."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             try:
                 return await self.reader.read(1) == b""
             except ConnectionResetError:
@@ -45,6 +49,23 @@ class Caller:
 
     def close(self) -> None:
         self.writer.close()
+
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not true():
+            await asyncio.sleep(0.002)
+
+
+async def settled(look: Callable[[], int], quiet_s: float = 0.2) -> int:
+    """What it is once it has not changed for a while."""
+    async with asyncio.timeout(PATIENCE_S):
+        value = look()
+        while True:
+            await asyncio.sleep(quiet_s)
+            before, value = value, look()
+            if value == before:
+                return value
 
 
 def get(path: str = "/", *headers: str) -> bytes:

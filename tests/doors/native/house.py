@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ from dovetail.node import Node, start
 from dovetail.service.accounts import Accounts
 from dovetail.settings import Settings
 from dovetail.testing import MovableClock
-from tests.doors.native.stranger import Stranger
+from tests.doors.native.stranger import PATIENCE_S, Stranger
 
 T = TypeVar("T")
 READY = re.compile(r"dovetail ready http=(\S+) native=dovetails?://127\.0\.0\.1:(\d+)\n")
@@ -53,7 +54,7 @@ class Process:
         if number is not None:
             process.send_signal(number)
         try:
-            return process.wait(15)
+            return process.wait(PATIENCE_S)
         finally:
             assert process.stdout is not None
             process.stdout.close()
@@ -107,6 +108,13 @@ class Inside:
 
     def stranger(self, **given: Any) -> Stranger:
         return Stranger(self.port, **given)
+
+    def narrow(self) -> Stranger:
+        """One whose socket takes next to nothing that is not read, on whatever machine."""
+        raw = socket.socket()
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.connect(("127.0.0.1", self.port))
+        return Stranger(self.port, sock=raw)
 
     def close(self) -> None:
         async def work() -> None:

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+PATIENCE_S = 60.0
+"""What only a broken promise takes, on a machine however slow."""
 HEADER = struct.Struct("<IBBHQ")
 RUN = struct.Struct("<QQIIQQQQ8s")
 ITEM = struct.Struct("<QQIIII8s")
@@ -215,8 +217,8 @@ class Reader:
 
 class Stranger:
     def __init__(self, port: int, key: str = "", secret: str = "", token: str = "", *, sock: socket.socket | None = None) -> None:
-        self.socket = sock or socket.create_connection(("127.0.0.1", port), 10)
-        self.socket.settimeout(10)
+        self.socket = sock or socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        self.socket.settimeout(PATIENCE_S)
         self.number = 0
         self._data = b""
         self._kept: dict[int, list[Answer]] = {}
@@ -313,7 +315,7 @@ class Stranger:
         except TimeoutError:
             return True
         finally:
-            self.socket.settimeout(10)
+            self.socket.settimeout(PATIENCE_S)
         return False
 
     def closed(self) -> bool:

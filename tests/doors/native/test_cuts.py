@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from tests.doors.native.house import Inside, Process
-from tests.doors.native.stranger import HEADER, KINDS, Refused, Stranger, column, items, record, rules, text
+from tests.doors.native.stranger import HEADER, KINDS, PATIENCE_S, Refused, Stranger, column, items, record, rules, text
 
 LEASE_S = 30
 HELLO = struct.pack("<8sHHI", b"DOVETAIL", 1, 1, 0)
@@ -54,7 +54,7 @@ def spoken(port: int, data: bytes, *, reset: bool, read: bool) -> bytes:
 
 def alone(inside: Inside) -> None:
     """Until nobody but the witness is connected."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while inside.call(lambda: inside.server.connections) > 1:
         assert time.monotonic() < deadline
         time.sleep(0.001)
@@ -139,13 +139,13 @@ def test_a_pull_whose_client_is_gone_hides_nothing_for_a_lease(inside: Inside) -
 
 
 def test_what_was_not_written_is_given_back_when_the_client_leaves(inside: Inside) -> None:
-    witness, slow = inside.stranger(), inside.stranger()
+    witness, slow = inside.stranger(), inside.narrow()
     queue = witness.declare("q")
     slow.open("q")
     for _ in range(20):
         witness.push(record([queue], [b"x" * 60_000] * 20))
     slow.send_at_once("PULL", [slow.pull_bytes(queue, 20)] * 20)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while (leased := witness.counts(queue)["leased"]) < 400 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert leased == 400, "all of it was asked for, and the client reads none"
@@ -153,7 +153,7 @@ def test_what_was_not_written_is_given_back_when_the_client_leaves(inside: Insid
     slow.close()
     alone(inside)
     counts = witness.counts(queue)
-    assert counts["leased"] < 400 and counts["visible"] + counts["leased"] == 400, "what fits the sockets may have been read"
+    assert counts["leased"] < 400 and counts["visible"] + counts["leased"] == 400, "what the kernel had taken may have been read"
     inside.advance(LEASE_S + 1)
     assert witness.counts(queue)["visible"] == 400
 
@@ -277,9 +277,7 @@ def test_a_receiver_that_leaves_with_its_request_hides_nothing(inside: Inside) -
         leaving.close()
     lane = inside.node.store.lane(queue)
     assert lane is not None
-    for _ in range(200):
-        counts = inside.call(lane.counts)
-        if counts.visible == 30:
-            break
+    deadline = time.monotonic() + PATIENCE_S
+    while (counts := inside.call(lane.counts)).visible != 30 and time.monotonic() < deadline:
         time.sleep(0.02)
     assert (counts.visible, counts.leased) == (30, 0)

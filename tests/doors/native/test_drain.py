@@ -14,16 +14,18 @@ from tests.doors.native.stranger import Stranger, record
 
 pytestmark = pytest.mark.slow
 
+PATIENT = ("--drain-s", "3600")
+"""A stop that were held up would be held up for longer than anybody waits for it here."""
+
 
 def test_a_stop_says_goodbye_and_answers_everybody_who_waits() -> None:
-    process = Process("--store", "memory:", "--http", "off").begin()
+    process = Process("--store", "memory:", "--http", "off", *PATIENT).begin()
     stranger = Stranger(process.port)
     queue = stranger.declare("q")
     pull = stranger.send("PULL", stranger.pull_bytes(queue, 5, wait_ms=60_000))
     consume = stranger.consume(queue, 5)
     last = stranger.send("PING")
     stranger.answer(last)
-    began = time.monotonic()
     assert process.process is not None
     process.process.send_signal(signal.SIGTERM)
     seen = {}
@@ -34,15 +36,14 @@ def test_a_stop_says_goodbye_and_answers_everybody_who_waits() -> None:
     assert stranger.error(seen["ERROR", consume]).code == "CLOSED"
     assert ("DELIVERIES", pull) in seen
     assert stranger.closed()
-    assert process.end(None) == 0 and time.monotonic() - began < 3
+    assert process.end(None) == 0
     stranger.close()
 
 
 def test_idle_connections_do_not_hold_a_stop_up() -> None:
-    process = Process("--store", "memory:", "--http", "off").begin()
+    process = Process("--store", "memory:", "--http", "off", *PATIENT).begin()
     strangers = [Stranger(process.port) for _ in range(20)]
-    began = time.monotonic()
-    assert process.end() == 0 and time.monotonic() - began < 3
+    assert process.end() == 0
     for one in strangers:
         assert one.take().kind == "BYE" and one.closed()
         one.close()

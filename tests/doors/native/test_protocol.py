@@ -284,7 +284,7 @@ def test_a_pull_waits_for_a_message(stranger: Stranger, another: Another, queue:
 def test_a_pull_that_waited_in_vain_is_answered_with_nothing(stranger: Stranger, queue: int) -> None:
     began = time.monotonic()
     assert stranger.pull(queue, wait_ms=200) == []
-    assert 0.15 < time.monotonic() - began < 5
+    assert time.monotonic() - began > 0.15
 
 
 def test_a_pull_that_waits_is_stopped_and_answers_first(stranger: Stranger, queue: int) -> None:

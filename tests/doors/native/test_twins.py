@@ -11,7 +11,7 @@ import pytest
 from dovetail.doors.native import consuming, pulling, slots
 from dovetail.stores import columns, records
 from tests.doors.native.house import Inside
-from tests.doors.native.stranger import Stranger, record
+from tests.doors.native.stranger import PATIENCE_S, Stranger, record
 
 
 def test_without_seals_anybody_completes_what_others_have(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,18 +25,19 @@ def test_without_seals_anybody_completes_what_others_have(inside: Inside, monkey
 
 def test_without_giving_back_what_was_not_written_is_hidden_for_a_lease(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulling.Pulling, "give_up", lambda self: None)
-    witness, slow = inside.stranger(), inside.stranger()
+    witness, slow = inside.stranger(), inside.narrow()
     queue = witness.declare("q")
     slow.open("q")
     for _ in range(20):
         witness.push(record([queue], [b"x" * 60_000] * 20))
     slow.send_at_once("PULL", [slow.pull_bytes(queue, 20)] * 20)
-    deadline = time.monotonic() + 60
-    while witness.counts(queue)["leased"] < 400 and time.monotonic() < deadline:
+    deadline = time.monotonic() + PATIENCE_S
+    while (leased := witness.counts(queue)["leased"]) < 400 and time.monotonic() < deadline:
         time.sleep(0.01)
+    assert leased == 400
     slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     slow.close()
-    while inside.call(lambda: inside.server.connections) > 1:
+    while inside.call(lambda: inside.server.connections) > 1 and time.monotonic() < deadline:
         time.sleep(0.001)
     assert witness.counts(queue)["leased"] == 400
 

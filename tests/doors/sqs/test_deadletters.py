@@ -11,6 +11,7 @@ import pytest
 
 from dovetail.clock import ManualClock
 from dovetail.doors.sqs import deadletters
+from dovetail.stores.lanes import ReplayedLane
 from tests.doors.sqs.callers import Desk, Refused
 
 ARN = "arn:aws:sqs:us-east-1:000000000000:"
@@ -280,6 +281,37 @@ async def test_a_task_keeps_to_its_rate_and_to_its_destination_and_can_be_cancel
     cancelling = asyncio.ensure_future(desk("CancelMessageMoveTask", TaskHandle=again["TaskHandle"]))
     await run(clock, 0.2)
     assert (await cancelling).keys() == {"ApproximateNumberOfMessagesMoved"}, "after one was cancelled another may run"
+
+
+async def test_a_task_is_shown_cancelling_until_its_last_step_has_ended(
+    desk: Desk, queue: str, dead: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.queue("elsewhere")
+    for number in range(5):
+        await desk("SendMessage", QueueUrl=dead, MessageBody=str(number))
+    begun, gate = asyncio.Event(), asyncio.Event()
+    move = ReplayedLane.move
+
+    async def slow(self: ReplayedLane, target: int, most: int) -> int:
+        begun.set()
+        await gate.wait()
+        return await move(self, target, most)
+
+    monkeypatch.setattr(ReplayedLane, "move", slow)
+    members = {"SourceArn": ARN + "dead", "DestinationArn": ARN + "elsewhere", "MaxNumberOfMessagesPerSecond": 10}
+    handle = (await desk("StartMessageMoveTask", **members))["TaskHandle"]
+    await begun.wait()
+    cancelling = asyncio.ensure_future(desk("CancelMessageMoveTask", TaskHandle=handle))
+    await settle()
+    (task,) = (await desk("ListMessageMoveTasks", SourceArn=ARN + "dead"))["Results"]
+    assert (task["Status"], task["ApproximateNumberOfMessagesMoved"], "TaskHandle" in task) == ("CANCELLING", 0, False)
+    assert (await refusal(desk, "StartMessageMoveTask", **members))[1].startswith("There is already a task running.")
+    assert (await refusal(desk, "CancelMessageMoveTask", TaskHandle=handle))[1] == "Only active tasks can be cancelled."
+    assert not cancelling.done()
+    gate.set()
+    assert await cancelling == {"ApproximateNumberOfMessagesMoved": 1}
+    (task,) = (await desk("ListMessageMoveTasks", SourceArn=ARN + "dead"))["Results"]
+    assert (task["Status"], task["ApproximateNumberOfMessagesMoved"]) == ("CANCELLED", 1)
 
 
 async def test_a_task_whose_destination_is_gone_has_failed_with_the_code(desk: Desk, queue: str, dead: str, clock: ManualClock) -> None:

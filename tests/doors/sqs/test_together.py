@@ -13,6 +13,8 @@ import pytest
 from dovetail.service.catalog import Catalog
 from tests.doors.sqs.callers import Caller, Desk
 
+PATIENCE_S = 60.0
+
 
 async def test_changes_of_one_queue_at_the_same_moment_are_all_kept(desk: Desk) -> None:
     url = await desk.queue("q")
@@ -80,10 +82,9 @@ def test_a_receiver_that_leaves_at_once_hides_nothing(caller: Caller, sqs: Any, 
     for _ in range(30):
         _asked(caller, _request("ReceiveMessage", QueueUrl=queue, VisibilityTimeout=600, **more), cork=True).close()
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    for _ in range(200):
-        counts = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=names)["Attributes"]
-        if counts[names[0]] == "30":
-            break
+    give_up = time.monotonic() + PATIENCE_S
+    while (counts := sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=names)["Attributes"])[names[0]] != "30":
+        assert time.monotonic() < give_up, counts
         time.sleep(0.05)
     assert [counts[name] for name in names] == ["30", "0"]
 
@@ -93,9 +94,9 @@ def test_an_answer_that_waits_behind_another_is_undone_with_its_caller(caller: C
     sqs.send_message(QueueUrl=queue, MessageBody="x")
     waiting = _request("ReceiveMessage", QueueUrl=empty, WaitTimeSeconds=20)
     connection = _asked(caller, waiting, _request("ReceiveMessage", QueueUrl=queue, VisibilityTimeout=600))
-    for _ in range(200):
-        if "Messages" not in sqs.receive_message(QueueUrl=queue, VisibilityTimeout=0):
-            break
+    give_up = time.monotonic() + PATIENCE_S
+    while "Messages" in sqs.receive_message(QueueUrl=queue, VisibilityTimeout=0):
+        assert time.monotonic() < give_up
         time.sleep(0.02)
     connection.close()
     got = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)

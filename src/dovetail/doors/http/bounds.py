@@ -20,6 +20,8 @@ class Bounds:
     connections_max: int = 20_000
     pipeline_max: int = 64
     """Requests of one connection that are under way at once; more of them wait unread in the kernel."""
+    handshake_s: float = 10.0
+    """From the connection to the end of its TLS handshake."""
     idle_s: float = 75.0
     """A kept connection without a request. Longer than the 60 s after which clients and balancers commonly drop theirs, so that the side
     that is about to send is also the side that closes."""

@@ -32,7 +32,7 @@ class Server(Listening[Connection]):
 
     async def listen(self, host: str, port: int, tls: SSLContext | None = None) -> tuple[str, int]:
         """Open the door; returns where it really is (port 0 takes a free one)."""
-        return self._listen(await self.loop.create_server(lambda: Connection(self), host, port, backlog=1024, ssl=tls))
+        return await self._listen(lambda: Connection(self), host, port, tls)
 
     async def drain(self, timeout_s: float) -> bool:
         # A draining connection finishes what it was asked; what comes behind is never begun, and the last answer says so by closing.

@@ -39,8 +39,10 @@ class Bounds:
     """Of all connections together."""
     queues_max: int = 100_000
     """Queues that one connection may have opened."""
+    handshake_s: float = 10.0
+    """From the connection to the end of its TLS handshake …"""
     greeting_s: float = 10.0
-    """From the connection to a valid AUTH."""
+    """… and from there to a valid AUTH."""
     idle_s: float = 120.0
     """A connection from which nothing comes for this long is closed. A client that only listens says PING now and then: so a peer that
     vanished without a word is found out."""

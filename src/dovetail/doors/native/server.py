@@ -24,8 +24,7 @@ class Server(Listening[Connection]):
 
     async def listen(self, host: str, port: int, tls: SSLContext | None = None) -> tuple[str, int]:
         """Take an address; returns where it really is (port 0 takes a free one)."""
-        server = await self.loop.create_server(self._connection, host, port, backlog=1024, ssl=tls, start_serving=self._door is not None)
-        return self._listen(server)
+        return await self._listen(self._connection, host, port, tls, start_serving=self._door is not None)
 
     def _connection(self) -> Connection:
         assert self._door is not None

@@ -23,7 +23,13 @@ RATE_MAX = 500
 TASKS_KEPT = 10
 SOURCES_KEPT = 10_000
 
-_STATUS = {"running": "RUNNING", "completed": "COMPLETED", "cancelled": "CANCELLED", "failed": "FAILED"}
+_STATUS = {
+    "running": "RUNNING",
+    "cancelling": "CANCELLING",
+    "completed": "COMPLETED",
+    "cancelled": "CANCELLED",
+    "failed": "FAILED",
+}
 
 
 class Task:
@@ -64,7 +70,7 @@ class Tasks:
         self._by_source[queue] = [task, *kept][:TASKS_KEPT]
         if len(self._by_source) > SOURCES_KEPT:
             # Queues come and go; what is remembered of them must not grow for ever. The source that was idle for longest goes.
-            idle = (one for one, tasks in self._by_source.items() if tasks[0].redrive.status != "running")
+            idle = (one for one, tasks in self._by_source.items() if not tasks[0].redrive.active)
             self._by_source.pop(next(idle, queue))
 
     def of(self, queue: int) -> list[Task]:
@@ -121,7 +127,7 @@ async def start_message_move_task(call: Call, o: shapes.StartMessageMoveTask) ->
         raise SqsError(errors.PARAMETER_VALUE, "Source queue arn and destination queue arn cannot be the same.")
     arn = call.arn_of(source)
     tasks = call.door.tasks
-    if any(task.redrive.status == "running" for task in tasks.of(source.queue)):
+    if any(task.redrive.active for task in tasks.of(source.queue)):
         raise SqsError(
             errors.PARAMETER_VALUE,
             "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",

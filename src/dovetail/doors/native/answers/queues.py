@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dovetail.doors.native import fields
 from dovetail.doors.native.fields import Malformed, Rules, Walk
 
-REDRIVES = ("", "running", "completed", "cancelled", "failed")
+REDRIVES = ("", "running", "completed", "cancelled", "failed", "cancelling")
 
 _Q = Struct("<Q")
 _LIST = Struct("<II")
