@@ -54,7 +54,9 @@ RULES: dict[str, Rule] = {
         "a decision that the simulator can run a million times: no clock, no I/O, no randomness",
         stdlib=PURE_STDLIB,
     ),
-    "logs": Rule(COMMON, "logs know bytes and positions; one that knew leases could not be shared by all", packages=("caio", "crc32c")),
+    "logs": Rule(
+        COMMON, "logs know bytes and positions; one that knew leases could not be shared by all", packages=("caio", "crc32c", "nats")
+    ),
     "stores": Rule((*COMMON, "core", "placement", "logs"), "a store keeps lanes on an engine; it knows no door and no service"),
     "service": Rule(
         (*COMMON, "core", "stores.store"),

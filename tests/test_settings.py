@@ -62,7 +62,7 @@ def test_every_default_obeys_its_rule_and_survives_being_written_and_read(one) -
         ({"local.segment_bytes": "1KiB"}, {}, "--local-segment-bytes 1KiB: must be between 2MiB and 1GiB"),
         ({"local.segment_bytes": "big"}, {}, "--local-segment-bytes big: must be a number of bytes such as"),
         ({"drain_s": "nan"}, {}, "--drain-s nan: must be a number of seconds between 0 and 3600"),
-        ({"store": "data"}, {}, "--store data: must be a store such as local:./data or memory:"),
+        ({"store": "data"}, {}, "--store data: must be a store such as local:./data, memory: or nats://127.0.0.1:4222/shop"),
         ({"native": "9325"}, {}, "--native 9325: must be HOST:PORT"),
         ({"auth": "nobody"}, {}, "--auth nobody: must be one of open, signed, any"),
         ({"quota.queue_messages": "many"}, {}, "--quota-queue-messages many: must be a whole number between 0 and"),

@@ -12,11 +12,14 @@ from dovetail.clock import Clock, SystemClock
 from dovetail.errors import BadRequest, Closed
 from dovetail.logs.log import Log
 from dovetail.logs.memory import MemoryLog
+from dovetail.logs.shared.engine import Engine
+from dovetail.logs.shared.log import SharedLog
 from dovetail.service.broker import Broker
 from dovetail.service.embedded import NAMESPACE, Embedded
 from dovetail.service.handles import Queues
 from dovetail.settings import Settings
 from dovetail.stores.replayed import Replayed
+from dovetail.stores.shared.store import SharedStore
 
 if TYPE_CHECKING:
     from dovetail.doors.native.door import Door as NativeDoor
@@ -36,12 +39,20 @@ class Node(Queues):
         self.broker = Broker(store, clock)
         super().__init__(Embedded(self.broker))
         store.on_fail = self.broker.fail
+        if isinstance(store, SharedStore):
+            # Whoever waits here could wait in vain: another node may serve it.
+            store.on_cut = self.broker.fail
         self._closed = False
 
     @property
     def ready(self) -> bool:
         """It takes messages. Turns false for good when the log had to stop."""
         return not self._closed and self.store.failed is None
+
+    @property
+    def reachable(self) -> bool:
+        """It takes messages at this moment: a node that is cut off from a log that it shares does not, and comes back by itself."""
+        return self.ready and not (isinstance(self.store, SharedStore) and self.store.log.cut is not None)
 
     # Doors
 
@@ -113,7 +124,7 @@ class Node(Queues):
 
 @contextlib.asynccontextmanager
 async def open(url: str = "local:./data", *, settings: Settings | None = None, clock: Clock | None = None) -> AsyncIterator[Node]:
-    """A node on the store that `url` names: `local:DIR` or `memory:`."""
+    """A node on the store that `url` names: `local:DIR`, `memory:` or `nats://HOST:PORT,…/NAMESPACE`."""
     node = await start(url, settings=settings, clock=clock)
     try:
         yield node
@@ -125,6 +136,8 @@ async def start(url: str, *, settings: Settings | None = None, clock: Clock | No
     """As `open`, for those who close by themselves."""
     settings = settings or Settings()
     clock = clock or SystemClock()
+    if url.startswith("nats://"):
+        return Node(await _joined(url, settings, clock), clock)
     log = _log(url, settings)
     try:
         store = await Replayed.open(log, clock, snapshot_bytes=settings.local.snapshot_bytes)
@@ -132,6 +145,24 @@ async def start(url: str, *, settings: Settings | None = None, clock: Clock | No
         log.close()
         raise
     return Node(store, clock)
+
+
+async def _joined(url: str, settings: Settings, clock: Clock) -> SharedStore:
+    """A node more on a log that others share."""
+    log = SharedLog(_engine(url), Path(settings.shared.cache) if settings.shared.cache else None)
+    try:
+        return await SharedStore.join(log, clock, snapshot_bytes=settings.shared.snapshot_bytes)
+    except BaseException:
+        await log.shut()
+        raise
+
+
+def _engine(url: str) -> Engine:
+    try:
+        from dovetail.logs.nats.engine import JetStream
+    except ImportError:
+        raise BadRequest(f"{url.partition(':')[0]}:// needs the package nats-py: pip install 'dovetail[nats]'") from None
+    return JetStream(url)
 
 
 def _account_quota(settings: Settings) -> Quota:
@@ -157,4 +188,4 @@ def _log(url: str, settings: Settings) -> Log:
 
         options: dict[str, Any] = {"segment_bytes": settings.local.segment_bytes, "sync": settings.local.sync}
         return CommitLog(place, **options)
-    raise BadRequest(f"{url!r} names no store; this version has local:DIR and memory:")
+    raise BadRequest(f"{url!r} names no store; this version has local:DIR, memory: and nats://HOST:PORT,…/NAMESPACE")

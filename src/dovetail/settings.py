@@ -220,6 +220,20 @@ class Local(Checked):
 
 
 @dataclass(frozen=True, slots=True)
+class Shared(Checked):
+    """Stores whose log other nodes write to as well (nats://)."""
+
+    cache: str = setting(
+        "",
+        Text("FOLDER", r".*", "must be a folder"),
+        "where a node keeps a copy of the log that it can throw away; without it the temp folder",
+    )
+    snapshot_bytes: int = setting(
+        256 << 20, Bytes(1 << 20, 1 << 40), "log written between two snapshots: a node that joins applies at most about this much"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Log(Checked):
     """The node's own log lines, on stderr."""
 
@@ -267,7 +281,9 @@ class Settings(Checked):
     """All of them. Each default is what a person at a laptop wants."""
 
     store: str = setting(
-        "local:./data", Text("URL", r"[a-z][a-z0-9+]*:\S*", "must be a store such as local:./data or memory:"), "where messages are kept"
+        "local:./data",
+        Text("URL", r"[a-z][a-z0-9+]*:\S*", "must be a store such as local:./data, memory: or nats://127.0.0.1:4222/shop"),
+        "where messages are kept",
     )
     http: Address = setting(Address("127.0.0.1", 9324), Listen(), "the HTTP door: health, metrics, and the protocols over HTTP")
     native: Address = setting(Address("127.0.0.1", 9325), Listen(), "the native door: batches, consumers that stay connected, taps")
@@ -285,6 +301,7 @@ class Settings(Checked):
     tls: Tls = field(default_factory=Tls)
     quota: QuotaDefaults = field(default_factory=QuotaDefaults)
     local: Local = field(default_factory=Local)
+    shared: Shared = field(default_factory=Shared)
     log: Log = field(default_factory=Log)
 
 

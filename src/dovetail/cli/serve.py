@@ -104,7 +104,7 @@ class _Doors:
         return all(await asyncio.gather(self.server.drain(timeout_s), self.native.drain(timeout_s)))
 
     def is_ready(self) -> bool:
-        return self.node is not None and self.node.ready and not self.stopping.is_set()
+        return self.node is not None and self.node.reachable and not self.stopping.is_set()
 
     def metrics(self) -> str | Awaitable[bytes]:
         own = self.server.registry

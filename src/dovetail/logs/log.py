@@ -23,6 +23,10 @@ class Entry(NamedTuple):
     """The position of whatever comes next: a reader that has applied this entry goes on from here."""
     records: Sequence[bytes | memoryview]
     addresses: Sequence[int]
+    stamp: int | None = None
+    """The log's own time of it, in milliseconds, where several nodes append; a log with one writer has none."""
+    mark: int = 0
+    """There, it stands for the bytes of the whole entry."""
 
 
 class Blobs(Protocol):
@@ -43,9 +47,16 @@ class Blobs(Protocol):
 class Log(Protocol):
     """What every engine gives us."""
 
-    durability: str
-    """The word of SEMANTICS that an answer may name once `deliver` was called: memory, disk, memory×3, disk×3."""
-    entry_bytes_max: int
+    @property
+    def durability(self) -> str:
+        """The word of SEMANTICS that an answer may name once `deliver` was called: memory, disk, memory×3, disk×3."""
+
+    @property
+    def entry_bytes_max(self) -> int: ...
+
+    @property
+    def lasting(self) -> bool:
+        """What it holds outlives the process, so that snapshots are worth their while."""
 
     @property
     def blobs(self) -> Blobs: ...

@@ -56,6 +56,7 @@ class MemoryLog:
     """A log that lasts as long as the object. `read` and `start` may be called again after `close`: the next owner replays it."""
 
     durability = "memory"
+    lasting = False
     entry_bytes_max = FRAME_BYTES_MAX
 
     def __init__(self, *, bytes_max: int | None = None) -> None:

@@ -89,7 +89,7 @@ class Chores:
         store = self._store
         self._bytes, self._next = 0, self._due_bytes
         survey = await self._survey()
-        if store.log.durability != "memory":
+        if store.log.lasting:
             store.snapshots.done(store.state, survey)
         self.snapshots += 1
         self.last = survey
@@ -100,7 +100,7 @@ class Chores:
         return survey
 
     async def _survey(self) -> Survey:
-        if self._store.log.durability == "memory":
+        if not self._store.log.lasting:
             # Nothing outlives the process, so there is nothing to write; only what may be trimmed is looked up.
             return self._store.snapshots.write(self._store.state, survey_only=True)
         return await self._in_child()
@@ -172,7 +172,7 @@ class Chores:
         """Never past the older of the two newest snapshots, nor past what lives or what a tap may read. An entry first, then the files."""
         store = self._store
         limits = [survey.floor]
-        if store.log.durability != "memory":
+        if store.log.lasting:
             limits.append(store.snapshots.positions[0] if len(store.snapshots.positions) > 1 else 0)
         for lane in store.state.lanes.values():
             needed = lane.taps.needed_address()
@@ -280,9 +280,12 @@ class Chores:
                 await woken.wait()
             finally:
                 handle.cancel()
-            if store.time.trusted():
-                await self.expire()
-                await self.expire_stages()
+            await self.now_and_then()
+
+    async def now_and_then(self) -> None:
+        if self._store.time.trusted():
+            await self.expire()
+            await self.expire_stages()
 
     async def expire_stages(self) -> int:
         """Stages that nobody published within a day are given up; returns how many."""

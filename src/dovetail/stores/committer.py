@@ -230,7 +230,7 @@ class Committer:
         if not slots:
             return
         pushes = any(isinstance(operation, _PUSHES) for operation in operations)
-        head = Head(self._time.now(), ahead_s=self._time.ahead_s())
+        head = self._head()
         self._flying.append((head, slots, operations, perf_counter()))
         try:
             callers = sum([len(slot.answers) for slot in slots])
@@ -244,6 +244,9 @@ class Committer:
             if self._flying:
                 self._flying.pop()
             _refuse(slots, error)
+
+    def _head(self) -> Head:
+        return Head(self._time.now(), ahead_s=self._time.ahead_s())
 
     @staticmethod
     def _encoded(slots: list[_Slot]) -> tuple[list[_Slot], list[Operation], list[bytes]]:

@@ -54,6 +54,8 @@ class Replay(NamedTuple):
 class Replayed(StoreColumns, StoreStages):
     """Open with `await Replayed.open(log, clock)`, end with `await close()`."""
 
+    _lane_type = ReplayedLane
+
     def __init__(self, log: Log, clock: Clock, snapshot_bytes: int) -> None:
         super().__init__()
         if log.entry_bytes_max < ENTRY_BYTES_MIN:
@@ -79,10 +81,13 @@ class Replayed(StoreColumns, StoreStages):
         self.on_fail: Callable[[DovetailError], None] | None = None
         self._lanes: dict[int, ReplayedLane] = {}
         self.state, self.replay, self.tail_cost = self._replay()
-        self.time = EntryTime(clock, self.state.time, self.state.ahead_s)
         self.loop = asyncio.get_running_loop()
-        self.committer = Committer(log, self.time, self._applied)
-        self.chores = Chores(self, snapshot_bytes)
+        self.time, self.committer, self.chores = self._rooms(snapshot_bytes)
+
+    def _rooms(self, snapshot_bytes: int) -> tuple[EntryTime, Committer, Chores]:
+        """A store on a shared log has others."""
+        time = EntryTime(self.clock, self.state.time, self.state.ahead_s)
+        return time, Committer(self.log, time, self._applied), Chores(self, snapshot_bytes)
 
     @classmethod
     async def open(cls, log: Log, clock: Clock, *, snapshot_bytes: int) -> Replayed:
@@ -225,7 +230,7 @@ class Replayed(StoreColumns, StoreStages):
             return None
         known = self._lanes.get(queue)
         if known is None:
-            known = self._lanes[queue] = ReplayedLane(self, lane)
+            known = self._lanes[queue] = self._lane_type(self, lane)
         return known
 
     def find(self, namespace: str, name: str) -> int | None:

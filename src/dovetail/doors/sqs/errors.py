@@ -134,6 +134,7 @@ _OURS: tuple[tuple[type[errors.DovetailError], Kind], ...] = (
     (errors.OverQuota, OVER_LIMIT),
     (errors.StorageFull, UNAVAILABLE),
     (errors.Closed, UNAVAILABLE),
+    (errors.Unavailable, UNAVAILABLE),
     (errors.Unknown, INTERNAL),
     (errors.StorageError, INTERNAL),
     (errors.LimitExceeded, PARAMETER_VALUE),

@@ -50,6 +50,7 @@ class CommitLog:
     """One append-only log in a folder. Opening it locks the folder, recovers, and raises Damaged, FormatUnknown or FolderLocked."""
 
     durability = "disk"
+    lasting = True
 
     def __init__(
         self,

@@ -1,0 +1,1 @@
+"""NATS JetStream as the engine of a shared log (the seam is in logs/shared/engine.py)."""

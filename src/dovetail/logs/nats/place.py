@@ -1,0 +1,56 @@
+"""`nats://[USER:PASSWORD@]HOST:PORT[,HOST:PORT…]/NAMESPACE[?replicas=N][&synced=yes]` taken apart.
+
+| | means | unless given |
+| --- | --- | --- |
+| NAMESPACE | whose log it is: nodes of one namespace share everything, others nothing | dovetail |
+| replicas | copies of the log, when it is made here | 3 where the cluster has three servers, else 1 |
+| synced | `yes`: the operator declares that every server runs with `sync_interval: always`, so that answers may say disk | no |
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+from ...errors import BadRequest
+
+NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+REPLICAS = ("1", "3", "5")
+PORT = 4222
+
+
+class Place(NamedTuple):
+    servers: tuple[str, ...]
+    """URLs, with the user and password of the first for all."""
+    namespace: str
+    replicas: int
+    """0: as the cluster has servers."""
+    synced: bool
+
+    @property
+    def shown(self) -> str:
+        return "nats://" + ",".join(server.rpartition("@")[2].removeprefix("nats://") for server in self.servers) + "/" + self.namespace
+
+    @classmethod
+    def of(cls, url: str) -> Place:
+        parts = urlsplit(url)
+        user, at, hosts = parts.netloc.rpartition("@")
+        servers = []
+        for host in hosts.split(","):
+            host = host.rpartition("@")[2]
+            if not re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]+)(:\d{1,5})?", host):
+                raise BadRequest(f"{host!r} is no HOST:PORT of a NATS server")
+            servers.append(f"nats://{user}{at}{host}" + ("" if re.search(r":\d+$", host) else f":{PORT}"))
+        namespace = parts.path.strip("/") or "dovetail"
+        if not NAMESPACE.fullmatch(namespace):
+            raise BadRequest(f"{namespace!r} is no namespace: 1 to 64 letters, digits, - and _")
+        given = dict(parse_qsl(parts.query, keep_blank_values=True))
+        replicas, synced = given.pop("replicas", "0"), given.pop("synced", "no")
+        if replicas not in ("0", *REPLICAS):
+            raise BadRequest(f"replicas={replicas}: must be {', '.join(REPLICAS)}")
+        if synced not in ("yes", "no"):
+            raise BadRequest(f"synced={synced}: must be yes or no")
+        if given:
+            raise BadRequest(f"{', '.join(given)}: a nats:// store takes replicas and synced")
+        return cls(tuple(servers), namespace, int(replicas), synced == "yes")

@@ -1,0 +1,90 @@
+"""The streams of a namespace: how they are made, and what one that is there must not do.
+
+DOVETAIL_<namespace>       the log: subject dovetail.<namespace>.log, file storage, no limits; trimmed by purging a prefix
+OBJ_DOVETAIL_<namespace>   snapshots: an object store bucket with as many copies
+"""
+
+from __future__ import annotations
+
+from nats.js import JetStreamContext, api
+from nats.js.errors import NotFoundError
+
+from ...errors import StorageError
+
+VERSION_MIN = (2, 12)
+
+
+def stream_name(namespace: str) -> str:
+    return f"DOVETAIL_{namespace}"
+
+
+def subject(namespace: str) -> str:
+    return f"dovetail.{namespace}.log"
+
+
+def wanted(namespace: str, replicas: int) -> api.StreamConfig:
+    return api.StreamConfig(
+        name=stream_name(namespace),
+        description="Dovetail: the log of a namespace. Nothing but dovetail nodes may publish here.",
+        subjects=[subject(namespace)],
+        retention=api.RetentionPolicy.LIMITS,
+        discard=api.DiscardPolicy.NEW,
+        storage=api.StorageType.FILE,
+        num_replicas=replicas,
+        deny_delete=True,
+    )
+
+
+async def the_stream(js: JetStreamContext, namespace: str, replicas: int) -> api.StreamInfo:
+    """The one that is there, or a new one. Several nodes may make it at once: a stream of the same name and settings is the same."""
+    name = stream_name(namespace)
+    try:
+        return await js.stream_info(name)
+    except NotFoundError:
+        await js.add_stream(wanted(namespace, replicas))
+        return await js.stream_info(name)
+
+
+def check(config: api.StreamConfig, namespace: str) -> None:
+    """Refuse what would delete messages that wait, or let others write between them. Each line names the setting and what it must be."""
+    most = {
+        "max_age": config.max_age,
+        "max_bytes": config.max_bytes,
+        "max_msgs": config.max_msgs,
+        "max_msgs_per_subject": config.max_msgs_per_subject,
+    }
+    wrong = [
+        f"{name} is {value}, must be unlimited: messages that wait would be deleted" for name, value in most.items() if _limited(value)
+    ]
+    if config.discard != api.DiscardPolicy.NEW:
+        wrong.append(f"discard is {_word(config.discard)}, must be new: messages that wait would be deleted")
+    if config.retention != api.RetentionPolicy.LIMITS:
+        wrong.append(f"retention is {_word(config.retention)}, must be limits: every node reads all of it")
+    if config.storage != api.StorageType.FILE:
+        wrong.append(f"storage is {_word(config.storage)}, must be file")
+    if config.subjects != [subject(namespace)]:
+        wrong.append(f"subjects are {config.subjects}, must be {[subject(namespace)]}: nobody else may write here")
+    if config.sealed or config.deny_purge:
+        wrong.append("it is sealed or denies purges, and must take messages and trims")
+    if config.mirror is not None or config.sources:
+        wrong.append("it mirrors another stream or gathers others, and must be written by nodes alone")
+    if config.no_ack:
+        wrong.append("no_ack is on, must be off")
+    if config.allow_msg_ttl:
+        wrong.append("allow_msg_ttl is on, must be off: messages that wait could be deleted")
+    if wrong:
+        raise StorageError(f"The stream {config.name} cannot hold a log: {'; '.join(wrong)}. (`nats stream edit {config.name}`)")
+
+
+def _limited(value: float | None) -> bool:
+    return value is not None and value > 0
+
+
+def _word(value: object) -> str:
+    return str(getattr(value, "value", value))
+
+
+def durability(replicas: int, synced: bool) -> str:
+    """JetStream answers from the page caches of a majority; only `sync_interval: always` puts it on the disks first."""
+    kind = "disk" if synced else "memory"
+    return f"{kind}×3" if replicas >= 3 else kind

@@ -1,0 +1,201 @@
+"""The committer of a node that shares its log: the same coalescing, and entries that are numbered, so that each takes effect once.
+
+The writer is drawn anew at every start and opened by an entry of its own, number 0. Behind it entries are numbered densely; several
+are under way at once. What is replayed is matched by writer and number:
+
+| an entry of the log | is | and |
+| --- | --- | --- |
+| of another writer | applied | nobody here waits for it |
+| ours, the next number | applied | its callers are told what apply said |
+| ours, a number that took effect | void | a late copy |
+| ours, a number beyond the next | void | one before it was lost: all that are under way are published again, in order |
+| ours, and the writer was closed | void | an hour of silence: a new writer is opened, and whoever waits is refused |
+| ours, with other bytes or a number never given | | another process has our name (a cloned machine): the node stops |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from time import monotonic, perf_counter
+from typing import Any
+
+from dovetail.core import codec
+from dovetail.core import operation as op
+from dovetail.core.operation import Head, Operation, Outcome
+from dovetail.core.versions import APPLY_VERSION
+from dovetail.errors import CodecError, Damaged, DovetailError, StorageError, Unavailable, Unknown
+from dovetail.logs.log import Entry
+from dovetail.logs.shared.log import SharedLog
+from dovetail.stores.committer import Committer, _refuse, _Slot
+from dovetail.stores.shared.time import SharedTime
+
+_UNKNOWN = "The node was cut off from its log before it could answer; this may still happen."
+_NEVER = "The node was away for so long that the log has closed its writer: this did not happen, and will not."
+
+
+class SharedCommitter(Committer):
+    def __init__(
+        self,
+        log: SharedLog,
+        time: SharedTime,
+        applied: Callable[[Entry, Head, Sequence[Operation]], Sequence[Outcome]],
+        last_of: Callable[[bytes], int | None],
+    ) -> None:
+        """`last_of` says the last number of a writer that took effect, or None where it is not open."""
+        super().__init__(log, time, applied)
+        self._shared_log = log
+        self._shared_time = time
+        self._last_of = last_of
+        self.writer = b""
+        self._done = -1
+        """Our last number that took effect; −1 before the writer is open."""
+        self.at_tail = float("-inf")
+        """When the replay was last known to have everything: what an entry that came back was written after."""
+        self._walls: dict[int, tuple[int, float]] = {}
+        """Number → when it was first published, on the wall and monotonically."""
+        self._fatal = False
+
+    # Writing
+
+    async def open_writer(self) -> None:
+        """Returns when our Open is applied: the node is up to date then, and may write."""
+        slot = self._opening()
+        future: asyncio.Future[Outcome] = self._loop.create_future()
+        slot.answers.append((future, 1))
+        self._append([slot], more=False)
+        await future
+
+    def _opening(self) -> _Slot:
+        self.writer, self._done = os.urandom(16), -1
+        self._walls.clear()
+        slot = _Slot("own", ())
+        slot.operation = op.Open(self.writer, APPLY_VERSION)
+        return slot
+
+    def _head(self) -> Head:
+        number = self._done + 1 + len(self._flying)
+        self._walls[number] = self._shared_time.wall_ms(), monotonic()
+        return Head(self._time.now(), self.writer, number, ahead_s=self._time.ahead_s())
+
+    # Replaying
+
+    def deliver(self, entry: Entry) -> None:
+        """The next entry of the log, whoever wrote it."""
+        try:
+            self._replayed(entry)
+        except BaseException as error:
+            # A state that may be half changed answers nobody any more.
+            for _, slots, _, _ in self._flying:
+                _refuse(slots, Unknown(f"The outcome is not known: {error!r}"))
+            self._fatal = True
+            self.fail(
+                error if isinstance(error, StorageError) else StorageError(f"The node stopped: an entry could not be applied: {error!r}")
+            )
+            raise
+
+    def _replayed(self, entry: Entry) -> None:
+        try:
+            head = codec.decode_head(entry.records[0])
+        except CodecError as error:
+            raise Damaged(f"the entry at position {entry.position} cannot be read: {error}") from None
+        if head.writer != self.writer or not self.writer:
+            self._applied(entry, head, _decoded(entry))
+            return
+        at = head.number - self._done - 1
+        if at < 0:
+            self._applied(entry, head, _decoded(entry))
+            return
+        if at >= len(self._flying) or self._shared_log.mark_under_way(at) != entry.mark:
+            raise StorageError(
+                "Somebody else writes under this node's name: this process is a copy of one that runs elsewhere (a cloned machine)."
+                " Start it again."
+            )
+        last = self._last_of(self.writer)
+        _, slots, operations, began = self._flying[at]
+        outcomes = self._applied(entry, head, operations)
+        if head.number == (0 if last is None else last + 1):
+            self._took_effect(entry, slots, outcomes, began)
+        elif last is None and self._done >= 0:
+            self._reopen()
+        else:
+            self._shared_log.resend()
+
+    def _took_effect(self, entry: Entry, slots: list[_Slot], outcomes: Sequence[Outcome], began: float) -> None:
+        if isinstance(slots[0].operation, op.Open) and isinstance(outcomes[0], op.Refusal):
+            raise StorageError(f"This node speaks apply version {APPLY_VERSION}; the log has gone on beyond it.")
+        self._flying.popleft()
+        self._done += 1
+        wall_ms, at = self._walls.pop(self._done)
+        self.at_tail = max(self.at_tail, at)
+        if entry.stamp is not None:
+            self._shared_time.stamped(wall_ms, entry.stamp)
+        self.entries += 1
+        if self.on_commit is not None:
+            self.on_commit(perf_counter() - began)
+        self._shared_log.landed()
+        for slot, outcome in zip(slots, outcomes, strict=True):
+            self._deal(slot, outcome)
+        self._tell_drained()
+        if self._slots and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _reopen(self) -> None:
+        """Nothing of ours can take effect any more, now or later: it is refused, and not unknown."""
+        flying = list(self._flying)
+        self._flying.clear()
+        self._shared_log.forget()
+        for _, slots, _, _ in flying:
+            _refuse(slots, Unavailable(_NEVER))
+        self._append([self._opening()], more=False)
+
+    # Cut off, and back
+
+    def cut_off(self, error: DovetailError) -> None:
+        """The log cannot be had. What is on its way may still take effect, and is published until it does; its callers are told that it is
+        not known. What has not left is refused, and so is what comes, until `back`."""
+        if self._fatal or self._error is not None:
+            return
+        self._error = error
+        for _, slots, _, _ in self._flying:
+            _refuse(slots, Unknown(_UNKNOWN))
+            for slot in slots:
+                slot.answers = [(_GONE, weight) for _, weight in slot.answers]
+        held, self._slots = self._slots, []
+        self._shared.clear()
+        _refuse(held, error)
+        self._tell_drained()
+
+    def back(self) -> None:
+        if not self._fatal:
+            # Whoever spoke meanwhile was refused, and what it said is dropped.
+            self._slots = []
+            self._shared.clear()
+            self._error = None
+
+    def fail(self, error: BaseException) -> None:
+        self._fatal = True
+        super().fail(error)
+
+
+class _Gone:
+    """In place of a caller that was told that the outcome is not known."""
+
+    def done(self) -> bool:
+        return True
+
+    def set_result(self, result: Any, /) -> None: ...
+
+    def set_exception(self, error: BaseException, /) -> None: ...
+
+
+_GONE = _Gone()
+
+
+def _decoded(entry: Entry) -> list[Operation]:
+    try:
+        return [codec.decode(record) for record in entry.records[1:]]
+    except CodecError as error:
+        raise Damaged(f"the entry at position {entry.position} cannot be read: {error}") from None
