@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dovetail.service.accounts import Accounts, Quota
     from dovetail.service.audit import Audit
 
-__all__ = ["NAMESPACE", "Node", "open", "start"]
+__all__ = ["NAMESPACE", "Node", "join", "open", "start"]
 
 
 class Node(Queues):
@@ -137,7 +137,7 @@ async def start(url: str, *, settings: Settings | None = None, clock: Clock | No
     settings = settings or Settings()
     clock = clock or SystemClock()
     if url.startswith("nats://"):
-        return Node(await _joined(url, settings, clock), clock)
+        return await join(_engine(url), settings=settings, clock=clock)
     log = _log(url, settings)
     try:
         store = await Replayed.open(log, clock, snapshot_bytes=settings.local.snapshot_bytes)
@@ -147,11 +147,12 @@ async def start(url: str, *, settings: Settings | None = None, clock: Clock | No
     return Node(store, clock)
 
 
-async def _joined(url: str, settings: Settings, clock: Clock) -> SharedStore:
-    """A node more on a log that others share."""
-    log = SharedLog(_engine(url), Path(settings.shared.cache) if settings.shared.cache else None)
+async def join(engine: Engine, *, settings: Settings | None = None, clock: Clock | None = None) -> Node:
+    """A node more on the log that this engine keeps."""
+    settings, clock = settings or Settings(), clock or SystemClock()
+    log = SharedLog(engine, Path(settings.shared.cache) if settings.shared.cache else None)
     try:
-        return await SharedStore.join(log, clock, snapshot_bytes=settings.shared.snapshot_bytes)
+        return Node(await SharedStore.join(log, clock, snapshot_bytes=settings.shared.snapshot_bytes), clock)
     except BaseException:
         await log.shut()
         raise

@@ -13,6 +13,7 @@ import pytest
 
 from tests.contract.house import PATIENCE_S, STORES, House, Kind, soon
 from tests.contract.served_house import OPENSSL, SERVED, ServedHouse
+from tests.contract.shared_house import NATS, SHARED, SharedHouse
 
 HERE = Path(__file__).parent
 
@@ -34,12 +35,13 @@ def _answered(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., C
 
 _NO_KEYS = pytest.mark.skipif(OPENSSL is None, reason="openssl makes the certificate")
 _SERVED = [pytest.param(kind, marks=[pytest.mark.slow, *([_NO_KEYS] if "tls" in kind.name else [])]) for kind in SERVED]
+_SHARED = [pytest.param(kind, marks=[pytest.mark.slow, NATS] if "nats" in kind.name else []) for kind in SHARED]
 
 
-@pytest.fixture(params=[*STORES, *_SERVED], ids=[kind.name for kind in (*STORES, *SERVED)])
+@pytest.fixture(params=[*STORES, *_SERVED, *_SHARED], ids=[kind.name for kind in (*STORES, *SERVED, *SHARED)])
 async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
     kind: Kind = request.param
-    made = House(kind, tmp_path) if kind in STORES else ServedHouse(kind, tmp_path)
+    made = (ServedHouse if kind in SERVED else SharedHouse if kind in SHARED else House)(kind, tmp_path)
     await soon(made.open())
     failed_before = request.session.testsfailed
     yield made
@@ -48,7 +50,7 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         if kind.persists and request.session.testsfailed == failed_before and made.node.ready:
             await soon(_survives(made))
     finally:
-        await soon(made.close())
+        await soon(made.end())
 
 
 async def _survives(made: House) -> None:

@@ -30,10 +30,12 @@ class Kind(NamedTuple):
     name: str
     url: Callable[[Path], str]
     persists: bool
+    durability: str = "disk"
+    """What an answer names."""
 
 
 STORES = (
-    Kind("memory", lambda folder: "memory:", False),
+    Kind("memory", lambda folder: "memory:", False, "memory"),
     Kind("local", lambda folder: f"local:{folder / 'data'}", True),
 )
 
@@ -46,6 +48,11 @@ class House:
 
     near = True
     """The node is on the test's own loop: after so many turns it has got so far and no further."""
+
+    owns_time = True
+    """The test's clock is the log's, too."""
+    retimes = True
+    """An operator may move the log's time."""
 
     def __init__(self, kind: Kind, folder: Path) -> None:
         self.kind = kind
@@ -65,6 +72,10 @@ class House:
         if self._node is not None:
             node, self._node = self._node, None
             await node.close()
+
+    async def end(self) -> None:
+        """The last `close`."""
+        await self.close()
 
     async def again(self, *, snapshot: bool = False) -> None:
         """Restart the node where its store persists; what a test expects afterwards holds in any case."""

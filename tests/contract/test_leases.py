@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.errors import ReceiptInvalid
+from dovetail.errors import BadRequest, ReceiptInvalid
 from tests.contract.house import House, bodies, everything
 
 
@@ -50,6 +50,8 @@ async def test_time_spent_down_counts_for_leases_and_delays(house: House) -> Non
 
 
 async def test_a_wall_clock_that_is_set_makes_no_lease_lapse(house: House) -> None:
+    if not house.owns_time:
+        pytest.skip("the log's stamps lie years ahead of the test's clock, and hold nothing back")
     queue = await house.node.queue("orders")
     await queue.send(b"a")
     await queue.receive(lease_s=60)
@@ -76,6 +78,10 @@ async def test_a_wall_clock_that_was_set_makes_no_lease_lapse_at_the_next_start(
 
 
 async def test_an_operator_moves_the_time_of_the_node_forward_to_a_clock_that_was_set_right(house: House) -> None:
+    if not house.retimes:
+        with pytest.raises(BadRequest):
+            await house.node.retime()
+        pytest.skip("the time of a shared log is not one node's to move")
     queue = await house.node.queue("orders")
     await queue.send(b"tomorrow", delay_s=86_400)
     house.clock.step_wall(86_400)

@@ -77,6 +77,9 @@ class Log(Protocol):
     def bytes_kept(self) -> int:
         """Bytes between `first` and `tail` as they are stored."""
 
+    def bytes_since(self, address: int) -> int:
+        """The same between `address` and `tail`, about."""
+
     def read(self, position: int) -> Iterator[Entry]:
         """Replay durable entries from `position` to the tail. Only before `start`."""
 

@@ -87,6 +87,9 @@ class MemoryLog:
     def bytes_kept(self) -> int:
         return self._bytes
 
+    def bytes_since(self, address: int) -> int:
+        return self._bytes * (self._tail - address) // max(1, self._tail - self.first)
+
     def read(self, position: int) -> Iterator[Entry]:
         if not self.first <= position <= self._tail:
             raise StorageError(f"position {position} is not in the log, which reaches from {self.first} to {self._tail}")

@@ -188,8 +188,7 @@ class Chores:
         store = self._store
         log = store.log
         tapped = min((lane.taps.needed_address() or log.tail for lane in store.state.lanes.values()), default=log.tail)
-        tapped_bytes = log.bytes_kept * (log.tail - tapped) // max(1, log.tail - log.first)
-        if (survey.live_bytes + tapped_bytes) * 2 >= log.bytes_kept or tapped <= survey.floor:
+        if (survey.live_bytes + log.bytes_since(tapped)) * 2 >= log.bytes_kept or tapped <= survey.floor:
             return
         target = log.first + (log.tail - log.first) // 2
         left = self._due_bytes // 2
@@ -255,14 +254,13 @@ class Chores:
     async def _cut_taps(self) -> None:
         """A tap past its bound is cut to where the bound begins; its next read names what it lost."""
         store = self._store
-        now, tail = store.now(), store.log.tail
-        unit = store.log.bytes_kept / max(1, tail - store.log.first)
+        now = store.now()
         for lane in list(store.state.lanes.values()):
             for name, tap in list(lane.taps.by_name.items()):
                 target = tap.next
                 for run in store.tap_runs(lane, tap.next):
                     old = tap.age_ms and run.time < now - tap.age_ms
-                    far = tap.bytes and (tail - run.address) * unit > tap.bytes
+                    far = tap.bytes and store.log.bytes_since(run.address) > tap.bytes
                     if not old and not far:
                         break
                     target = run.first + run.length

@@ -138,6 +138,9 @@ class CommitLog:
     def bytes_kept(self) -> int:
         return (self._tail - self._starts[0]) << 3
 
+    def bytes_since(self, address: int) -> int:
+        return (self._tail - address) << 3
+
     @property
     def segments(self) -> tuple[Segment, ...]:
         return tuple(self._segments)

@@ -114,6 +114,9 @@ class SharedLog:
     def bytes_kept(self) -> int:
         return self._spool.bytes_kept
 
+    def bytes_since(self, address: int) -> int:
+        return self._spool.bytes_since(address >> SHIFT)
+
     @property
     def busy(self) -> bool:
         return len(self._outstanding) >= WINDOW

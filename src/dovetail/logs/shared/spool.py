@@ -62,6 +62,10 @@ class Spool:
     def bytes_kept(self) -> int:
         return self._end - self._begin
 
+    def bytes_since(self, number: int) -> int:
+        at = max(0, number - self.first)
+        return self._end - self._places[at] if at < len(self._places) else 0
+
     def add(self, packet: bytes) -> None:
         """The next one. StorageError where the machine has no room for it."""
         size = len(packet)

