@@ -193,8 +193,10 @@ class Settling(Flow):
         found = self._tap(o)
         if found is None:
             return self._no_tap(o)
+        if min(o.sequence, found[0].next) >= found[1].next:
+            # One that lies before what was cut was said by a reader that has not been told of the loss yet.
+            found[1].lost = (0, 0)
         found[1].next = max(found[1].next, min(o.sequence, found[0].next))
-        found[1].lost = (0, 0)
         self._forget(found[0])
         return Done(found[1].next)
 

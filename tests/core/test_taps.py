@@ -78,6 +78,17 @@ def test_a_cut_tap_names_what_it_lost_until_it_goes_on() -> None:
     assert readable(log, "t") == [3]
 
 
+def test_an_advance_from_before_a_cut_does_not_hide_what_was_lost() -> None:
+    """It was on its way when the cut came: whoever said it has not been told."""
+    log = Local(Attributes())
+    log(TapOpen(1, "t", EARLIEST, 0, 0))
+    log.push(b"a", b"b", b"c")
+    log(TapCut(1, "t", 3))
+    log(TapAdvance(1, "t", 2))
+    cut = log.state.lanes[1].taps.by_name["t"]
+    assert (cut.next, cut.lost_first, cut.lost_count) == (3, 1, 2)
+
+
 def test_opening_a_tap_again_finds_it_where_it_was() -> None:
     log = Local(Attributes())
     log(tap("t", EARLIEST))
