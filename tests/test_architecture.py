@@ -136,6 +136,7 @@ RULES: dict[str, Rule] = {
         (
             *COMMON,
             "",
+            "blocking",
             "node",
             "doors.http",
             "doors.sqs",

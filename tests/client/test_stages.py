@@ -255,10 +255,13 @@ async def test_a_reserved_batch_is_read_as_arrow(node: dovetail.Client) -> None:
     pytest.importorskip("pyarrow", reason="the streams are its own")
     queue = await node.queue("orders")
     sent = await queue.send_many([b"a", Outgoing(b"b", group="g"), b"c"])
+    for message in await queue.receive(max=2):
+        await message.requeue()
     job = await queue.reservation("job")
     await job.reserve(0)
     batch = await queue.reserved_arrow("job", 0, start=1)
     rows = batch.table().to_pylist()
+    assert [row["receives"] for row in rows] == [1, 0], "how often others had it"
     assert [(row["sequence"], row["body"], row["group"]) for row in rows] == [(2, b"b", "g"), (3, b"c", None)]
     assert [row["id"].hex() for row in rows] == [one.id.replace("-", "") for one in sent[1:]]
     assert batch.next == 3

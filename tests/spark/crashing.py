@@ -14,7 +14,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from dovetail.spark.competing import CompetingReader
 from dovetail.spark.options import Options, options_of
+from dovetail.spark.reader import Reader
 from dovetail.spark.shape import ddl
 from dovetail.spark.source import DovetailSource
 from dovetail.spark.stream import StreamReader
@@ -32,10 +34,10 @@ def crash(folder: str, point: str) -> None:
     raise Crashed(point)
 
 
-class CrashingReader(StreamReader):
-    def __init__(self, options: Options, folder: str) -> None:
-        super().__init__(options, pa.schema([]))
-        self.folder = folder
+class Crashing(Reader):
+    """Before one of our readers; `folder` is set behind its making."""
+
+    folder: str
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         end = super().latestOffset(start, limit)
@@ -59,6 +61,14 @@ class CrashingReader(StreamReader):
                 crash(self.folder, "in-task")
 
 
+class CrashingTap(Crashing, StreamReader):
+    pass
+
+
+class CrashingReservation(Crashing, CompetingReader):
+    pass
+
+
 class CrashingSource(DovetailSource):
     @classmethod
     def name(cls) -> str:
@@ -71,4 +81,7 @@ class CrashingSource(DovetailSource):
         return options_of({name: value for name, value in self.options.items() if name.lower() != "folder"})
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return CrashingReader(self._own(), self.options["folder"])
+        options = self._own()
+        reader: Crashing = (CrashingReservation if options.reservation else CrashingTap)(options, pa.schema([]))
+        reader.folder = self.options["folder"]
+        return reader

@@ -16,7 +16,7 @@ from dovetail.core import codec
 from dovetail.core.column import Column
 from dovetail.core.message import Attribute, encode_attributes
 from dovetail.core.operation import Push
-from dovetail.doors.native.answers import Tap
+from dovetail.doors.native.answers import Counted, Reservation, Tap
 from dovetail.doors.native.codec import Kind, requests
 from dovetail.spark.line import Line
 
@@ -113,6 +113,21 @@ class Node:
     def tap(self, name: str, tap: str) -> Tap:
         taps = self.line.ask(requests.About(Kind.TAP_LIST, self.declare(name))).taps
         return next(one for one in taps if one.name == tap)
+
+    def reservation(self, name: str, reservation: str) -> Reservation:
+        found = self.line.ask(requests.About(Kind.RESERVE_LIST, self.declare(name))).reservations
+        return next(one for one in found if one.name == reservation)
+
+    def release(self, name: str, reservation: str) -> int:
+        return int(self.line.ask(requests.Reservation(Kind.RESERVE_RELEASE, self.declare(name), reservation)).value)
+
+    def counts(self, name: str) -> Counted:
+        counted: Counted = self.line.ask(requests.About(Kind.COUNTS, self.declare(name)))
+        return counted
+
+    def receive(self, name: str, most: int = 1000) -> list[bytes]:
+        """As an ordinary consumer does, who is done with them at once."""
+        return list(map(bytes, self.line.ask(requests.Pull(self.declare(name), most=most, delete=True)).bodies))
 
     def advance(self, name: str, tap: str, sequence: int) -> None:
         self.line.ask(requests.TapAdvance(self.declare(name), tap, sequence))

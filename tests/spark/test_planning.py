@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from dovetail.spark.offsets import Offsets, Place, Range, lag
+from dovetail.spark.offsets import Offsets, Place, Range
 from dovetail.spark.planning import limited, shared
+from dovetail.spark.progress import lag
 
 
 def some_ranges(chance: random.Random) -> list[Range]:

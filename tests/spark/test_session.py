@@ -22,6 +22,7 @@ from dovetail.spark.pipelines.published import Published
 from dovetail.spark.pipelines.replay import replay
 from tests.spark.crashing import CrashingSource, crash
 from tests.spark.house import Node, bodies
+from tests.spark.test_table import MODES
 
 pytestmark = pytest.mark.slow
 
@@ -64,14 +65,19 @@ def query_of(spark: Any, said: dict[str, Any], target: Path, folder: Path, sink:
     return writer.foreachBatch(step).start()
 
 
-@pytest.mark.parametrize("kind", ["file sink", "archive"])
-def test_a_query_that_dies_at_every_point_loses_and_doubles_nothing(spark: Any, node: Node, queue: str, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "mode"), [("file sink", "tap"), ("archive", "tap"), ("archive", "reserve")])
+def test_a_query_that_dies_at_every_point_loses_and_doubles_nothing(
+    spark: Any, node: Node, queue: str, tmp_path: Path, kind: str, mode: str
+) -> None:
     spark.dataSource.register(CrashingSource)
-    said = options_of(node, queue, maxRowsPerTrigger=500, partitions=2)
+    said = {"endpoint": node.endpoint, "queue": queue, "maxRowsPerTrigger": 500, "partitions": 2, **MODES[mode]}
     target = tmp_path / "target"
     sink = Step(Published(target, "t")) if kind == "archive" else None
     pushed = died = 0
-    for point in POINTS if sink else [point for point in POINTS if "sink" not in point]:
+    points = POINTS if sink else [point for point in POINTS if "sink" not in point]
+    if mode == "reserve":
+        points = ["before-wal", "after-wal", "in-task", "after-sink"]  # All of them without a JVM: test_table.py.
+    for point in points:
         node.push(queue, bodies(pushed, pushed + 1000))
         pushed += 1000
         (tmp_path / f"crash-{point}").touch()
@@ -85,7 +91,7 @@ def test_a_query_that_dies_at_every_point_loses_and_doubles_nothing(spark: Any, 
         if commits and point in ("in-task", "before-commit"):
             for file in (tmp_path / "checkpoint" / "commits").glob(f"*{commits[0]}*"):
                 file.unlink()
-    assert died >= 4
+    assert died >= (3 if mode == "reserve" else 4)
     for point in POINTS:
         (tmp_path / f"crash-{point}").unlink(missing_ok=True)
     query_of(spark, said, target, tmp_path, sink).awaitTermination()
@@ -94,6 +100,9 @@ def test_a_query_that_dies_at_every_point_loses_and_doubles_nothing(spark: Any, 
         [row.body for row in read.collect()] if read is not None else ds.dataset(target, partitioning="hive").to_table()["body"].to_pylist()
     )
     assert sorted(map(bytes, found)) == sorted(bodies(0, pushed))
+    if mode == "reserve":
+        counts = node.counts(queue)
+        assert (counts.visible, counts.reserved) == (0, 0), "also the last batch is settled, though nobody followed"
 
 
 def test_the_archive_pipeline_releases_all_that_it_has_archived_and_shows_its_lag(

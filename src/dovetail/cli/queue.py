@@ -1,7 +1,8 @@
 """Look at the queues of a running node, and work with them: make and remove, send and receive, peek without receiving, redrive.
 
 It speaks to the node over HTTP as any client does. --endpoint says where (or DOVETAIL_ENDPOINT, or AWS_ENDPOINT_URL_SQS), and calls are
-signed when AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are set. Tables are for people; --json is for programs."""
+signed when AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are set. (Reservations are asked for at the native door.) Tables are for people;
+--json is for programs."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..errors import BadRequest, DovetailError
-from . import messages, sqsclient, tables
+from . import messages, reservations, sqsclient, tables
 from .sqsclient import CallRefused, Client, Keys
 
 EXAMPLES = """\
@@ -28,6 +29,8 @@ examples:
   dovetail queue receive orders --max 10 --wait 20 --delete
   dovetail queue receive orders --bodies --delete > next.txt
   dovetail queue redrive orders-dead                       dead letters go back to where they came from
+  dovetail queue reservations orders                       what jobs have set aside
+  dovetail queue release orders billing                    … and give it back, where the job is gone for good
   dovetail queue ls --json | jq -r '.[] | select(.visible > 1000) | .name'
 """
 
@@ -36,7 +39,7 @@ FOLLOW_S = 0.2
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    names = "ls|create|show|send|receive|peek|purge|rm|redrive"
+    names = "ls|create|show|send|receive|peek|purge|rm|redrive|reservations|release"
     verbs = parser.add_subparsers(dest="verb", required=True, metavar=names, parser_class=_Verb)
     ls = _verb(verbs, "ls", "every queue and what is in it", queue=False)
     ls.add_argument("prefix", metavar="PREFIX", nargs="?", help="only queues whose names begin with this")
@@ -69,6 +72,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     redrive.add_argument("--detach", action="store_true", help="do not wait")
     redrive.add_argument("--status", action="store_true", help="only show the last tasks")
     redrive.add_argument("--cancel", action="store_true", help="only stop the one that runs")
+    reservations.arguments(verbs)
 
 
 class _Verb(argparse.ArgumentParser):
@@ -110,7 +114,10 @@ def _count(text: str) -> int:
 
 
 def run(given: argparse.Namespace) -> int:
-    VERBS[given.verb](client_of(given), given)
+    if given.verb in ("reservations", "release"):
+        reservations.run(given)
+    else:
+        VERBS[given.verb](client_of(given), given)
     return 0
 
 

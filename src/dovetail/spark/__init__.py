@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dovetail.spark.following import follow, release
-    from dovetail.spark.offsets import lag
+    from dovetail.spark.progress import lag
     from dovetail.spark.sessions import session
 
 __all__ = ["follow", "lag", "release", "session"]
 
-_HOMES = {"follow": "following", "release": "following", "lag": "offsets", "session": "sessions"}
+_HOMES = {"follow": "following", "release": "following", "lag": "progress", "session": "sessions"}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from dovetail.errors import BadRequest
 from dovetail.spark import task
 from dovetail.spark.offsets import Range
 from dovetail.spark.options import Options
 from dovetail.spark.planning import shared
-from dovetail.spark.stream import Part
+from dovetail.spark.reader import Part
 from dovetail.spark.survey import Survey
 
 
@@ -19,6 +20,12 @@ class BatchReader(DataSourceReader):
     """A batch read releases nothing: a tap that only batches read is moved by `dovetail.spark.release`, or closed."""
 
     def __init__(self, options: Options, schema: pa.Schema) -> None:
+        if options.reservation:
+            raise BadRequest(
+                "mode=reserve takes messages for good when a batch is safe in its sink, and spark.read has no checkpoint that says so: use"
+                " spark.readStream with trigger(availableNow=True), which takes what is there now and ends. (To look without taking, leave"
+                " mode and reservation out)"
+            )
         self.options = options
         self._schema = schema
 

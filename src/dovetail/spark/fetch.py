@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dovetail.core.message import id_of
 from dovetail.doors.native.codec import answers, requests
-from dovetail.errors import DovetailError, NoSuchQueue
+from dovetail.errors import BatchRefused, DovetailError, NoSuchQueue
 from dovetail.limits import BATCH_MESSAGES_MAX
 from dovetail.spark import shape
 from dovetail.spark.offsets import Range
@@ -30,8 +30,8 @@ class Read(NamedTuple):
     next: int
 
 
-def tapped(reach: Reach, options: Options, part: Range) -> Iterator[pa.RecordBatch]:
-    """Every message of the range as the node's Arrow has it."""
+def ranged(reach: Reach, options: Options, part: Range) -> Iterator[pa.RecordBatch]:
+    """Every message of the range, of a tap or of a reserved batch, as the node's Arrow has it."""
     at, attempts = part.start, reach.attempts()
     while at < part.end:
         try:
@@ -53,7 +53,7 @@ def _reads(reach: Reach, options: Options, part: Range, at: int) -> Iterator[Rea
     size, ahead, following = READ_MESSAGES, 1, at
 
     def ask(start: int, end: int) -> None:
-        asked[line.send(requests.TapRead(part.queue, options.tap, start, end - start, arrow=True))] = (start, end)
+        asked[line.send(_request(options, part, start, end - start))] = (start, end)
 
     try:
         while at < part.end:
@@ -68,7 +68,7 @@ def _reads(reach: Reach, options: Options, part: Range, at: int) -> Iterator[Rea
             while at not in held:
                 number, answer = line.receive()
                 start, end = asked.pop(number)
-                held[start] = _read(answer, end)
+                held[start] = _read(answer, part, end)
                 if held[start].next < end:
                     # As many as one frame takes; a little fewer, so that the next ones come out whole.
                     size = max(1, 7 * (held[start].next - start) // 8)
@@ -81,10 +81,20 @@ def _reads(reach: Reach, options: Options, part: Range, at: int) -> Iterator[Rea
             reach.drop()
 
 
-def _read(answer: answers.Arrow, end: int) -> Read:
+def _request(options: Options, part: Range, start: int, most: int) -> requests.Request:
+    if part.batch < 0:
+        return requests.TapRead(part.queue, options.tap, start, most, arrow=True)
+    return requests.ReserveRead(part.queue, options.reservation, part.batch, start, most, arrow=True)
+
+
+def _read(answer: answers.Arrow, part: Range, end: int) -> Read:
     with pa.ipc.open_stream(pa.py_buffer(answer.stream)) as stream:
         batches = list(stream)
     batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=stream.schema)
+    if part.batch >= 0:
+        if not batch.num_rows:
+            raise BatchRefused(f"batch {part.batch} of the reservation has fewer messages than it had")
+        return Read(batch, answer.next)
     if not batch.num_rows or answer.next >= end:
         # Nothing is left below the end: what is missing there was settled before the tap was opened.
         return Read(shape.below(batch, end), end)
@@ -132,8 +142,13 @@ def _named(batch: pa.RecordBatch, queue: int, salt: int) -> pa.RecordBatch:
 
 def read(reach: Reach, options: Options, part: Range) -> Iterator[pa.RecordBatch]:
     """Every message of the range in the columns that were asked for."""
-    if not options.tap:
+    if not options.tap and part.batch < 0:
         yield from waiting(reach, options, part)
         return
-    for batch in tapped(reach, options, part):
-        yield shape.shaped(batch, part.name, options.columns)
+    try:
+        for batch in ranged(reach, options, part):
+            yield shape.shaped(batch, part.name, options.columns)
+    except BatchRefused as error:
+        raise BatchRefused(
+            f"{part.name}: {error} It was released by an operator, or settled by another driver, while it was read"
+        ) from None

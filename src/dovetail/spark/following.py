@@ -3,7 +3,10 @@
 Spark tells a source that batch N is done when it begins batch N + 1. With availableNow, or while nothing comes, the last batch would stay
 in its tap for ever. A query's progress is told when the batch is in Spark's commit log, so that is when it is released here, too.
 
-A progress names neither node nor options. The offsets in it name origin and tap, and whoever follows releases only what has both.
+A batch of a reservation is settled when the query asks where to go on, which it may do an hour later: this is sooner.
+
+A progress names neither node nor options. The offsets in it name origin and tap (or reservation), and whoever follows releases only what
+has both.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from dovetail.errors import DovetailError
-from dovetail.spark.offsets import offsets_of
+from dovetail.spark import owner
 from dovetail.spark.options import options_of
+from dovetail.spark.progress import offsets_of, sources
+from dovetail.spark.shares import Shares
 from dovetail.spark.survey import Survey
 
 log = logging.getLogger("dovetail.spark")
@@ -43,8 +48,8 @@ class Follower(StreamingQueryListener):
 
 
 def follow(spark: SparkSession, **options: Any) -> Follower:
-    """From now on release what queries of this session finish, for the node and the tap of these options (those of the stream). Returns the
-    listener; `spark.streams.removeListener` ends it."""
+    """From now on release what queries of this session finish, for the node and the tap or reservation of these options (those of the
+    stream). Returns the listener; `spark.streams.removeListener` ends it."""
     follower = Follower(Survey(options_of({"timeout": FOLLOW_TIMEOUT, **options})))
     spark.streams.addListener(follower)
     return follower
@@ -56,11 +61,12 @@ def release(progress: Any, **options: Any) -> None:
 
 
 def released(survey: Survey, progress: Any) -> None:
-    for source in progress["sources"] if isinstance(progress, dict) else progress.sources:
+    for source in sources(progress):
         offsets = offsets_of(source, "endOffset")
-        if offsets is None or offsets.tap != survey.options.tap:
-            continue
         try:
-            survey.release(offsets)
+            if isinstance(offsets, Shares):
+                owner.settle(survey, offsets)
+            elif offsets is not None and offsets.tap == survey.options.tap:
+                survey.release(offsets)
         except DovetailError as error:
             log.warning("what was read could not be released yet: %s", error)

@@ -36,10 +36,12 @@ class Range(NamedTuple):
     queue: int
     start: int
     end: int
+    batch: int = -1
+    """Of a reservation: start and end then count its messages, from 0; else they are sequences."""
 
     @property
     def rows(self) -> int:
-        """At most: messages that were settled before the tap was opened leave gaps."""
+        """Of sequences at most: messages that were settled before the tap was opened leave gaps."""
         return self.end - self.start
 
 
@@ -59,13 +61,9 @@ class Offsets:
 
     @classmethod
     def of(cls, told: Any) -> Offsets:
-        version = told.get("version") if isinstance(told, dict) else None
-        if not isinstance(version, int):
-            raise BadRequest(f"the checkpoint holds no offsets of Dovetail: {str(told)[:200]}")
-        if version > VERSION:
-            raise FormatUnknown(
-                f"the checkpoint was written by a newer Dovetail (offsets of version {version}; this one reads up to {VERSION})"
-            )
+        checked_version(told)
+        if "reservation" in told:
+            raise BadRequest(f"the checkpoint belongs to the reservation {told['reservation']!r}: a tap needs a new one")
         try:
             places = {
                 name: Place(int(of["id"]), int(of["lanes"][LANE]["first"]), int(of["lanes"][LANE]["next"]))
@@ -89,28 +87,12 @@ class Offsets:
         return found
 
 
-def lag(progress: Any) -> dict[str, int]:
-    """Queue → messages that wait to be read, from a query's progress (`query.lastProgress`, or an event's)."""
-    behind: dict[str, int] = {}
-    sources = progress["sources"] if isinstance(progress, Mapping) else progress.sources
-    for source in sources:
-        for name, place in places_of(source, "latestOffset").items():
-            read = places_of(source, "endOffset").get(name)
-            behind[name] = behind.get(name, 0) + place.next - (read.next if read is not None and read.queue == place.queue else place.first)
-    return behind
-
-
-def places_of(source: Any, which: str) -> Mapping[str, Place]:
-    """The places in one source's progress; none where it is another kind of source."""
-    found = offsets_of(source, which)
-    return {} if found is None else found.places
-
-
-def offsets_of(source: Any, which: str) -> Offsets | None:
-    import json
-
-    told = source.get(which) if isinstance(source, Mapping) else getattr(source, which)
-    try:
-        return Offsets.of(json.loads(told) if isinstance(told, str) else told)
-    except (BadRequest, ValueError, TypeError):
-        return None
+def checked_version(told: Any) -> None:
+    """What another Dovetail may have written, or somebody else."""
+    version = told.get("version") if isinstance(told, dict) else None
+    if not isinstance(version, int):
+        raise BadRequest(f"the checkpoint holds no offsets of Dovetail: {str(told)[:200]}")
+    if version > VERSION:
+        raise FormatUnknown(
+            f"the checkpoint was written by a newer Dovetail (offsets of version {version}; this one reads up to {VERSION})"
+        )

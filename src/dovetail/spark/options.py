@@ -16,12 +16,17 @@ from typing import Any
 
 from dovetail.client.address import Credentials, targets_of
 from dovetail.errors import BadRequest
+from dovetail.limits import RESERVATION_NAME_BYTES_MAX
 from dovetail.spark.reach import Reach
 from dovetail.spark.typed import Bodies, bodies_of
 
 COLUMNS = ("queue", "sequence", "time", "id", "group", "attributes", "body")
 WAITING_COLUMNS = (*COLUMNS, "receives", "state")
 """Without a tap a read shows what waits now, and how it stands with each."""
+RESERVED_COLUMNS = (*COLUMNS, "receives")
+"""How often others had received it before."""
+RESERVED_ROWS = 100_000
+"""Of a micro-batch that says no limit: what it takes nobody else gets, so it does not take all there is."""
 
 KEY, SECRET = "DOVETAIL_ACCESS_KEY_ID", "DOVETAIL_SECRET_ACCESS_KEY"
 ENDPOINT = "dovetail://127.0.0.1:9325"
@@ -31,9 +36,9 @@ _DAY_MS = 86_400_000
 Start = str | int | dict[str, int]
 """earliest or latest; a time in ms since 1970; or for each queue a sequence."""
 
-NAMES = """endpoint queue tap namespace startingOffsets endingOffsets maxRowsPerTrigger maxBytesPerTrigger minRowsPerTrigger maxTriggerDelay
-    columns failOnDataLoss partitions timeout key secret sessionToken tapMaxAge tapMaxBytes bodyFormat bodySchema
-    bodyMessage""".split()
+NAMES = """endpoint queue tap mode reservation namespace startingOffsets endingOffsets maxRowsPerTrigger maxBytesPerTrigger
+    minRowsPerTrigger maxTriggerDelay columns failOnDataLoss partitions timeout key secret sessionToken tapMaxAge tapMaxBytes
+    bodyFormat bodySchema bodyMessage""".split()
 _KNOWN = {name.lower(): name for name in NAMES}
 
 
@@ -42,6 +47,8 @@ class Options:
     queue: str
     endpoint: str = ENDPOINT
     tap: str = ""
+    reservation: str = ""
+    """With a tap there is none: mode=reserve takes messages from the queue in its place."""
     namespace: str = ""
     starting: Start = "earliest"
     ending: Start = "latest"
@@ -83,19 +90,21 @@ def options_of(told: Mapping[str, Any], environment: Mapping[str, str] = os.envi
         raise BadRequest("option queue: the name of a queue, several with commas between them, or a pattern with *")
     endpoint = get("endpoint", ENDPOINT)
     targets_of(endpoint)
-    tap = get("tap", "")
+    tap, reservation = get("tap", ""), _reservation(said)
+    known = COLUMNS if tap else RESERVED_COLUMNS if reservation else WAITING_COLUMNS
     return Options(
         queue=queue,
         endpoint=endpoint,
         tap=tap,
+        reservation=reservation,
         namespace=get("namespace", ""),
         starting=_start("startingOffsets", get("startingoffsets", "earliest")),
         ending=_start("endingOffsets", get("endingoffsets", "latest")),
-        rows_max=_count("maxRowsPerTrigger", get("maxrowspertrigger")),
+        rows_max=_count("maxRowsPerTrigger", get("maxrowspertrigger")) or (RESERVED_ROWS if reservation else None),
         bytes_max=_count("maxBytesPerTrigger", get("maxbytespertrigger")),
         rows_min=_count("minRowsPerTrigger", get("minrowspertrigger")),
         delay_max_s=seconds("maxTriggerDelay", get("maxtriggerdelay", "60")),
-        columns=_columns(get("columns"), COLUMNS if tap else WAITING_COLUMNS),
+        columns=_columns(get("columns"), known),
         fail_on_data_loss=truth("failOnDataLoss", get("failondataloss", "true")),
         partitions=_count("partitions", get("partitions")),
         timeout_s=seconds("timeout", get("timeout", "120")),
@@ -106,6 +115,25 @@ def options_of(told: Mapping[str, Any], environment: Mapping[str, str] = os.envi
             get("key") or environment.get(KEY, ""), get("secret") or environment.get(SECRET, ""), get("sessiontoken", "")
         ),
     )
+
+
+def _reservation(said: Mapping[str, str]) -> str:
+    """The reservation's name where mode=reserve says that there is one."""
+    mode, name = said.get("mode", "").lower(), said.get("reservation", "")
+    if mode not in ("", "tap", "reserve"):
+        raise BadRequest(f"option mode: tap or reserve, not {mode!r}")
+    if mode != "reserve":
+        if name:
+            raise BadRequest("option reservation: it goes with mode=reserve, which takes messages from the queue's other consumers")
+        if mode and not said.get("tap"):
+            raise BadRequest("option mode: tap needs the option tap, a name of your own")
+        return ""
+    if not 1 <= len(name.encode()) <= RESERVATION_NAME_BYTES_MAX:
+        raise BadRequest(f"option reservation: a name of 1 to {RESERVATION_NAME_BYTES_MAX} bytes, one for each query")
+    for other in ("tap", "startingOffsets", "endingOffsets", "tapMaxAge", "tapMaxBytes"):
+        if said.get(other.lower()):
+            raise BadRequest(f"option {other}: not with mode=reserve, which takes what can be received, in the queue's order")
+    return name
 
 
 def _count(name: str, text: str | None) -> int | None:

@@ -66,7 +66,7 @@ def shaped(batch: pa.RecordBatch, queue: str, columns: Sequence[str]) -> pa.Reco
                 made.append(batch.column(name).view(pa.int64()))
             case "attributes":
                 made.append(attributes_of(batch.column(name)))
-            case "time" | "id":
+            case "time" | "id" | "receives":
                 made.append(batch.column(name).cast(ARROW[name]))
             case _:
                 made.append(batch.column(name))

@@ -14,7 +14,9 @@ from pyspark.sql.types import StructType
 
 from dovetail.spark import shape, typed
 from dovetail.spark.batch import BatchReader
+from dovetail.spark.competing import CompetingReader
 from dovetail.spark.options import Options, options_of
+from dovetail.spark.reader import Reader
 from dovetail.spark.sink import BatchWriter, StreamWriter
 from dovetail.spark.sinkoptions import sink_options_of
 from dovetail.spark.stream import StreamReader
@@ -35,6 +37,10 @@ def schema_of(options: Options) -> str | StructType:
     return made
 
 
+def stream_reader(options: Options, schema: pa.Schema) -> Reader:
+    return CompetingReader(options, schema) if options.reservation else StreamReader(options, schema)
+
+
 class DovetailSource(DataSource):
     @classmethod
     def name(cls) -> str:
@@ -47,7 +53,7 @@ class DovetailSource(DataSource):
         return BatchReader(*self._told(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(*self._told(schema))
+        return stream_reader(*self._told(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return BatchWriter(sink_options_of(self.options), to_arrow_schema(schema, timezone="UTC"), overwrite)

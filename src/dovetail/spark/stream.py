@@ -3,61 +3,37 @@
 Spark's order for a batch is: latestOffset → its write-ahead log → commit of the batch *before* → partitions → tasks → the sink's commit →
 its commit log. After a crash it runs the last batch of the write-ahead log again, under the same number and offsets. So here offsets are
 sequences, a range read again gives the same messages, and nothing is let go of before Spark has it in its commit log.
-
-One instance lives on the driver, in a process of its own, for as long as the query; tasks get another one, pickled.
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from dovetail.errors import BadRequest, DovetailError, NoSuchQueue
-from dovetail.spark import task
 from dovetail.spark.offsets import Offsets, Place, Range
 from dovetail.spark.options import Options
 from dovetail.spark.planning import limited, shared
-from dovetail.spark.survey import Stand, Survey
+from dovetail.spark.reader import Part, Reader
+from dovetail.spark.survey import Stand
 
 log = logging.getLogger("dovetail.spark")
 
 
-@dataclass(frozen=True)
-class Part(InputPartition):
-    """What one task reads. Its credentials are in no text of it."""
-
-    range: Range
-    addresses: tuple[str, ...]
-
-
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(Reader):
     def __init__(self, options: Options, schema: pa.Schema) -> None:
         if not options.tap:
             raise BadRequest(
-                "a stream needs a tap: option tap, a name of your own, one for each query (a tap keeps what the query has not read)"
+                "a stream needs a tap: option tap, a name of your own, one for each query (a tap keeps what the query has not read); or"
+                " mode=reserve with a reservation, which takes messages from the queue as its consumers do"
             )
-        self.options = options
-        self._schema = schema
-        self._survey: Survey | None = None
+        super().__init__(options, schema)
         self._known: Offsets | None = None
         self._until: dict[str, Stand] | None = None
-        self._waited_since: float | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_survey": None}
-
-    @property
-    def survey(self) -> Survey:
-        if self._survey is None:
-            self._survey = Survey(self.options)
-        return self._survey
 
     # Offsets
 
@@ -70,15 +46,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             places[name] = Place(stand.queue, start, start)
         return Offsets(survey.origin, self.options.tap, places).told()
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """One limit is all that Spark can carry; ours are all in the options. What it is told makes it known that there are some: for a
-        single batch of everything (`trigger(once=True)`) it says ReadAllAvailable all the same."""
-        if self.options.rows_min:
-            return ReadMinRows(self.options.rows_min)
-        if self.options.rows_max or self.options.bytes_max:
-            return ReadMaxRows(self.options.rows_max or 1 << 62)
-        return ReadAllAvailable()
-
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         before = self._offsets(start)
         stands = self._stands(before)
@@ -87,7 +54,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = before.at({**before.places, **self._starts(before, ends)}).ranges_to(before.at(ends))
         self._known = before.at(ends)
         if not isinstance(limit, ReadAllAvailable):
-            if self._short(sum(one.rows for one in ranges)):
+            if self._until is None and self.short(sum(one.rows for one in ranges)):
                 return start
             taken = {one.name: one.end for one in self._limited(ranges)}
             ends = {name: place._replace(next=taken.get(name, self._starts(before, ends)[name].next)) for name, place in ends.items()}
@@ -99,11 +66,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise BadRequest(
                 f"the checkpoint belongs to the tap {offsets.tap!r}, and option tap says {self.options.tap!r}: a new tap needs a new one"
             )
-        if offsets.origin != self.survey.origin:
-            raise BadRequest(
-                "the checkpoint belongs to another node's queues (or to a memory: node before it was started again): its sequences"
-                " mean nothing here. Use a new checkpoint"
-            )
+        self.check_origin(offsets.origin)
         return offsets
 
     def _stands(self, before: Offsets) -> dict[str, Stand]:
@@ -135,21 +98,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             starts[name] = known if known is not None and known.queue == end.queue else end._replace(next=end.first)
         return starts
 
-    def _short(self, rows: int) -> bool:
-        """Fewer wait than are worth a batch, and they have not waited for too long."""
-        if not self.options.rows_min or self._until is not None:
-            return False
-        now = time.monotonic()
-        if not rows:
-            self._waited_since = None
-            return True
-        if self._waited_since is None:
-            self._waited_since = now
-        if rows < self.options.rows_min and now - self._waited_since < self.options.delay_max_s:
-            return True
-        self._waited_since = None
-        return False
-
     def _limited(self, ranges: list[Range]) -> list[Range]:
         rows = self.options.rows_max or sum(one.rows for one in ranges)
         if self.options.bytes_max and ranges:
@@ -175,10 +123,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         addresses = tuple(self.survey.addresses())
         return [Part(one, addresses) for one in shared([one for one in ranges if one.rows], self.options.partitions)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Part)
-        return task.read(self.options, self._schema, partition.range, partition.addresses)
-
     def commit(self, end: dict[str, Any]) -> None:
         """The batch that ended there is in Spark's commit log. What could not be released now is released with the next one: no reason for
         a query to fail."""
@@ -186,7 +130,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.survey.release(Offsets.of(end))
         except DovetailError as error:
             log.warning("what was read could not be released yet: %s", error)
-
-    def stop(self) -> None:
-        if self._survey is not None:
-            self._survey.reach.drop()

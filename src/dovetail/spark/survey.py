@@ -172,7 +172,7 @@ class Survey:
     def checked(self, name: str, stand: Stand, place: Place) -> Place:
         """The place, or another one further on where messages are gone; DataLost where that must not be."""
         if place.queue != stand.queue:
-            self._lost(
+            self.lost(
                 f"The queue {name!r} was dropped and made again (it was number {place.queue} and is {stand.queue}): what was not read"
                 " of it is gone"
             )
@@ -183,11 +183,11 @@ class Survey:
                 if stand.lost
                 else "the tap was moved by somebody else, or by a later run of this query"
             )
-            self._lost(f"The messages {place.next} to {stand.next - 1} of {name!r} are gone: {why}")
+            self.lost(f"The messages {place.next} to {stand.next - 1} of {name!r} are gone: {why}")
             self.acknowledge(name, stand)
             return place._replace(next=stand.next)
         if place.next > stand.end:
-            self._lost(
+            self.lost(
                 f"The queue {name!r} ends at {stand.end}, before {place.next}, where reading stood: the node's data is older than the"
                 " checkpoint"
             )
@@ -200,9 +200,9 @@ class Survey:
             self.reach.patiently(partial(self._advance, name, stand.queue, stand.next))
 
     def vanished(self, name: str, error: DovetailError) -> None:
-        self._lost(f"The queue {name!r} is gone: {error}")
+        self.lost(f"The queue {name!r} is gone: {error}")
 
-    def _lost(self, text: str) -> None:
+    def lost(self, text: str) -> None:
         if self.options.fail_on_data_loss:
             raise DataLost(f"{text.rstrip('.')}. With failOnDataLoss=false reading goes on behind the gap.")
         log.warning("%s; going on behind the gap", text)

@@ -143,10 +143,10 @@ def _cuts(runs: Iterator[Handed], most: int, left: int) -> Iterator[Cut]:
 
 
 def reading(request: requests.ReserveRead, total: int, cuts: list[Cut]) -> Reading:
-    """The same as a read of a tap gives it. `next` and `end` count the messages of the batch."""
+    """As a read of a tap gives it, and how often others had received each. `next` and `end` count the messages of the batch."""
     parts = [Part(_noted(one.handed), one.slice) for one in cuts]
     count = sum([part.noted.length for part in parts])
-    return Reading(request.queue, request.start + count, total, count, parts)
+    return Reading(request.queue, request.start + count, total, count, parts, [one.handed.receives for one in cuts])
 
 
 def _noted(handed: Handed) -> Noted:

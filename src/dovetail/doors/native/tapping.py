@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.core import slices
@@ -42,6 +42,8 @@ class Reading(NamedTuple):
     end: int
     messages: int
     parts: list[Part]
+    receives: Sequence[int] | None = None
+    """Of a batch that was reserved: for each part how often others had received it before. A tap knows nothing of that."""
 
 
 def tap_open(connection: Connection, frame: Frame) -> None:
@@ -154,7 +156,7 @@ def _fitting(part: Slice, left: int, first: bool) -> int:
 
 def plain_frame(number: int, reading: Reading) -> bytes:
     """One MESSAGES frame."""
-    queue, following, end, count, found = reading
+    queue, following, end, count, found, _ = reading
     parts: list[Data] = [b"", MESSAGES.pack(queue, following, end, count, 0)]
     parts += [array("Q", range(noted.sequence, noted.sequence + noted.length)).tobytes() for noted, _ in found]
     parts += [noted.time_ms.to_bytes(8, "little") * noted.length for noted, _ in found]
