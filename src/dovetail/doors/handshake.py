@@ -82,9 +82,10 @@ class Handshakes:
             accepted.close()
 
     def close(self) -> None:
-        """Listen no more, and end the handshakes that are under way."""
+        """Listen no more, and end the handshakes that are under way. It may be said again."""
         self._closed = True
-        for one in self._sockets:
+        sockets, self._sockets = self._sockets, []
+        for one in sockets:
             self._loop.remove_reader(one)
             one.close()
         self._bound.close()

@@ -123,6 +123,8 @@ class Committer:
         self._drained: asyncio.Future[None] | None = None
         self.entries = 0
         self.refused_full = 0
+        self.asked = 0
+        """Messages that pops ask for which have not been answered."""
         self.on_commit: Callable[[float], None] | None = None
         """Told how many seconds each entry took until it was durable."""
 
@@ -157,6 +159,7 @@ class Committer:
         if alone:
             del self._shared[name]
         slot.most += most
+        self.asked += most
         self._answer(slot, reply, most)
 
     def submit(self, operation: Operation) -> asyncio.Future[Outcome]:
@@ -243,13 +246,12 @@ class Committer:
         except DovetailError as error:
             if self._flying:
                 self._flying.pop()
-            _refuse(slots, error)
+            self._refuse(slots, error)
 
     def _head(self) -> Head:
         return Head(self._time.now(), ahead_s=self._time.ahead_s())
 
-    @staticmethod
-    def _encoded(slots: list[_Slot]) -> tuple[list[_Slot], list[Operation], list[bytes]]:
+    def _encoded(self, slots: list[_Slot]) -> tuple[list[_Slot], list[Operation], list[bytes]]:
         """What can be written. A shared operation that cannot (somebody asked for half a message) is refused without its neighbours."""
         good: list[_Slot] = []
         operations: list[Operation] = []
@@ -259,7 +261,7 @@ class Committer:
                 made = slot.build()
                 record = slot.record or codec.encode(made)
             except _UNWRITABLE as error:
-                _refuse([slot], BadRequest(f"a value that cannot be kept: {error}"))
+                self._refuse([slot], BadRequest(f"a value that cannot be kept: {error}"))
                 continue
             good.append(slot)
             operations.append(made)
@@ -270,10 +272,10 @@ class Committer:
         """No room: pushes are refused, the rest goes on in the reserve."""
         full = [isinstance(operation, _PUSHES) for operation in operations]
         self.refused_full += 1
-        _refuse([slot for slot, refused in zip(slots, full, strict=True) if refused], error)
+        self._refuse([slot for slot, refused in zip(slots, full, strict=True) if refused], error)
         rest = [slot for slot, refused in zip(slots, full, strict=True) if not refused]
         if not any(full):
-            _refuse(rest, error)
+            self._refuse(rest, error)
         elif rest:
             self._append(rest, more=more)
 
@@ -287,7 +289,7 @@ class Committer:
             outcomes = self._applied(entry, head, operations)
         except BaseException as error:
             # A state that may be half changed answers nobody any more.
-            _refuse(slots, Unknown(f"The outcome is not known: {error!r}"))
+            self._refuse(slots, Unknown(f"The outcome is not known: {error!r}"))
             self.fail(StorageError(f"The node stopped: an entry could not be applied: {error!r}"))
             raise
         for slot, outcome in zip(slots, outcomes, strict=True):
@@ -299,8 +301,9 @@ class Committer:
 
     def _deal(self, slot: _Slot, outcome: Outcome) -> None:
         """Deal an outcome out to the callers that share it, in the order in which they came."""
+        self.asked -= slot.most
         if slot.kind in ("push", "complete") and isinstance(outcome, Refusal):
-            _refuse([slot], error_of(outcome))
+            _tell(slot, error_of(outcome))
         elif slot.kind == "own" or isinstance(outcome, Refusal):
             for reply, _ in slot.answers:
                 if not reply.done():
@@ -328,11 +331,16 @@ class Committer:
         """The log stopped. What was on its way is unknown; what had not left is refused."""
         self._error = error if isinstance(error, DovetailError) else Closed(str(error))
         for _, slots, _, _ in self._flying:
-            _refuse(slots, Unknown(f"The outcome is not known: {error}"))
+            self._refuse(slots, Unknown(f"The outcome is not known: {error}"))
         self._flying.clear()
-        _refuse(self._slots, self._error)
+        self._refuse(self._slots, self._error)
         self._slots = []
         self._tell_drained()
+
+    def _refuse(self, slots: Sequence[_Slot], error: DovetailError) -> None:
+        for slot in slots:
+            self.asked -= slot.most
+            _tell(slot, error)
 
     async def drain(self) -> None:
         """Until everything submitted has been answered; what the answers set off in turn is waited for too."""
@@ -351,11 +359,10 @@ class Committer:
             self.fail(Closed())
 
 
-def _refuse(slots: Sequence[_Slot], error: DovetailError) -> None:
-    for slot in slots:
-        for reply, _ in slot.answers:
-            if not reply.done():
-                reply.set_exception(error)
+def _tell(slot: _Slot, error: DovetailError) -> None:
+    for reply, _ in slot.answers:
+        if not reply.done():
+            reply.set_exception(error)
 
 
 def parts(taken: Sequence[Taken], start: int, count: int) -> Iterator[tuple[range, range]]:

@@ -125,12 +125,12 @@ class ReplayedLane(LaneColumns, LaneSingles, LaneReservations):
         if attempt:
             return ReplayedPopping(self, self._submit(op.Pop(self._lane.queue, most, lease_ms, delete, 0, attempt)), lease_ms)
         future: asyncio.Future[Any] = self._store.loop.create_future()
-        self._store.committer.pop(self._lane.queue, most, lease_ms, delete, future, alone=self._alone())
+        self._store.committer.pop(self._lane.queue, most, lease_ms, delete, future, alone=self._alone(most))
         return ReplayedPopping(self, future, lease_ms)
 
     def pop_for(self, reply: Reply, most: int, lease_ms: int = DEFAULT) -> None:
         self._alive()
-        self._store.committer.pop(self._lane.queue, most, lease_ms, False, reply, alone=self._alone())
+        self._store.committer.pop(self._lane.queue, most, lease_ms, False, reply, alone=self._alone(most))
 
     def taken(self, answer: Popped | Refusal | Share, lease_ms: int = DEFAULT) -> list[Delivery]:
         if isinstance(answer, Share):

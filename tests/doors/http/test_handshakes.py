@@ -78,6 +78,7 @@ async def test_as_many_connections_are_there_as_may_be_their_handshakes_included
     assert (await good.answer()).status == 200
     good.close()
     assert await server.drain(60), "a stop waits for no handshake"
+    assert await server.drain(60), "and may be asked for again"
     assert not server.handshakes
     halves[1].close()
 

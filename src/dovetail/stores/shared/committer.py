@@ -29,7 +29,7 @@ from dovetail.errors import CodecError, Damaged, DovetailError, StorageError, Un
 from dovetail.logs.log import Entry
 from dovetail.logs.shared.log import SharedLog
 from dovetail.logs.shared.packet import SHIFT
-from dovetail.stores.committer import Committer, _refuse, _Slot, parts
+from dovetail.stores.committer import Committer, _Slot, parts
 from dovetail.stores.shared.time import SharedTime
 
 _UNKNOWN = "The node was cut off from its log before it could answer: this may have happened."
@@ -93,7 +93,7 @@ class SharedCommitter(Committer):
         except BaseException as error:
             # A state that may be half changed answers nobody any more.
             for _, slots, _, _ in self._flying:
-                _refuse(slots, Unknown(f"The outcome is not known: {error!r}"))
+                self._refuse(slots, Unknown(f"The outcome is not known: {error!r}"))
             self._fatal = True
             self.fail(
                 error if isinstance(error, StorageError) else StorageError(f"The node stopped: an entry could not be applied: {error!r}")
@@ -182,10 +182,10 @@ class SharedCommitter(Committer):
         if self._fatal or self._error is not None:
             return
         for _, slots, _, _ in self._flying:
-            _refuse(slots, Unknown(_UNKNOWN))
+            self._refuse(slots, Unknown(_UNKNOWN))
         held, self._slots = self._slots, []
         self._shared.clear()
-        _refuse(held, error)
+        self._refuse(held, error)
         self._given_up.add(self.writer)
         self._reopen()
         self._error = error
@@ -194,7 +194,7 @@ class SharedCommitter(Committer):
     def back(self) -> None:
         if not self._fatal:
             # Whoever spoke meanwhile was refused, and what it said is dropped.
-            self._slots = []
+            self._slots, self.asked = [], 0
             self._shared.clear()
             self._error = None
             undo, self._undo = self._undo, []
