@@ -82,6 +82,8 @@ class SimEngine:
         self.service = service
         self.faults = faults
         self.reachable = True
+        self.deaf = False
+        """It publishes, and is told of nothing."""
         self.published = 0
 
     def cut(self, cut: bool = True) -> None:
@@ -120,7 +122,7 @@ class SimEngine:
         while True:
             heard()
             news = self.service.news
-            while number < self.service.next:
+            while number < self.service.next and not self.deaf:
                 self._check()
                 take(number, *self.service.packets[number - self.service.first])
                 number += 1
