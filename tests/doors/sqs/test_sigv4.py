@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.doors.sqs import sigv4
-from dovetail.doors.sqs.sigv4 import EXPIRES_S_MAX, JSON_TYPES, STATUSES, Scope, SignatureRefused, Signed, Verifier, normal_path, peek_scope
+from dovetail.doors.sqs.canonical import normal_path
+from dovetail.doors.sqs.sigv4 import EXPIRES_S_MAX, JSON_TYPES, STATUSES, Scope, SignatureRefused, Signed, Verifier, peek_scope
 from dovetail.service.accounts import Key
 
 pytestmark = pytest.mark.slow
@@ -435,6 +436,7 @@ def test_scopes_can_be_read_without_verifying() -> None:
 def test_caches_are_bounded_and_hold_only_what_was_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sigv4, "CACHED_MAX", 8)
     monkeypatch.setattr(sigv4, "LAYOUTS_MAX", 3)
+    monkeypatch.setattr(sigv4, "DRAFTS_MAX", 3)
     verifier = Verifier(KEYS.get)
     for n in range(30):
         assert code(sign(region=f"wrong-{n}", key=replace(PLAIN, secret="another/secret")), verifier) == "SignatureDoesNotMatch"
@@ -443,7 +445,7 @@ def test_caches_are_bounded_and_hold_only_what_was_verified(monkeypatch: pytest.
         sign(region=f"right-{n}").verify(verifier)
         sign().with_header(b"x-forwarded-for-%d" % n, b"1").verify(verifier)
     assert 0 < len(verifier._claims) <= 8 and 0 < len(verifier._signers) <= 8
-    assert all(len(claim.layouts) <= 3 for claim in verifier._claims.values())
+    assert all(len(claim.layouts) <= 3 and len(claim.drafts) <= 3 for claim in verifier._claims.values())
 
 
 def test_secrets_are_in_no_repr_and_no_refusal() -> None:

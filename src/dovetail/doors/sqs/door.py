@@ -23,6 +23,7 @@ from dovetail.doors.http.message import Later, Request, Response
 from dovetail.doors.sqs import errors, jsonwire, querywire, queuefile
 from dovetail.doors.sqs.actions import ACTIONS, OURS, Action
 from dovetail.doors.sqs.calls import NAMESPACES, Call, Caller, Rules
+from dovetail.doors.sqs.canonical import normal_path
 from dovetail.doors.sqs.cooldowns import Cooldowns
 from dovetail.doors.sqs.deadletters import Tasks
 from dovetail.doors.sqs.errors import SqsError
@@ -30,7 +31,7 @@ from dovetail.doors.sqs.fast import TURNS, WAYS, Known
 from dovetail.doors.sqs.orphans import Orphans
 from dovetail.doors.sqs.queueattributes import Arn
 from dovetail.doors.sqs.shapes import Shape
-from dovetail.doors.sqs.sigv4 import JSON_TYPES, SignatureRefused, Verifier, normal_path, peek_scope
+from dovetail.doors.sqs.sigv4 import JSON_TYPES, SignatureRefused, Signed, Verifier, peek_scope
 from dovetail.errors import DovetailError
 from dovetail.service.accounts import Accounts, Quota
 from dovetail.service.audit import Audit
@@ -99,6 +100,7 @@ class Door:
         self._requests = 0
         self._bases: dict[bytes, str] = {}
         self._callers: dict[bytes, Caller] = {}
+        self._signers: dict[Signed, Caller] = {}
 
     # What actions ask for
 
@@ -310,7 +312,12 @@ class Door:
                 )
             except SignatureRefused as error:
                 raise refused(error) from None
-            return Caller(signed.account, signed.region, signed.access_key_id, True)
+            caller = self._signers.get(signed)
+            if caller is None:
+                if len(self._signers) >= RULES_KEPT:
+                    self._signers.clear()
+                caller = self._signers[signed] = Caller(signed.account, signed.region, signed.access_key_id, True)
+            return caller
         # Everything before the first comma names key, day and region; the rest is the signature, which nobody looks at here.
         claimed = request.headers.get(b"authorization", b"").partition(b",")[0]
         known = self._callers.get(claimed)

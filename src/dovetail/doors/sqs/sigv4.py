@@ -24,14 +24,14 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from hmac import compare_digest
-from hmac import digest as hmac_digest
 from itertools import pairwise
 from operator import itemgetter
-from typing import NamedTuple, TypeVar
-from urllib.parse import quote, quote_from_bytes, unquote_to_bytes
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ...errors import BadRequest
 from ...service.accounts import Key
+from .canonical import SERVICE, TERMINATOR, Draft, Signer, drafted
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -42,6 +42,8 @@ AUTHORIZATION_BYTES_MAX = 8 * 1024
 SIGNED_HEADERS_MAX = 100
 QUERY_PAIRS_MAX = 2_000
 LAYOUTS_MAX = 16
+DRAFTS_MAX = 32
+"""Of one client: it signs a few actions, and a new second makes new ones."""
 CACHED_MAX = 4_096
 """Entries of each cache. Only what was verified is remembered, so that strangers cannot fill it."""
 
@@ -66,15 +68,12 @@ JSON_TYPES = {
 """Code → `__type` in the JSON protocol: these errors come from in front of SQS and are not in its model."""
 
 _ALGORITHM = b"AWS4-HMAC-SHA256"
-_SERVICE = "sqs"
-_TERMINATOR = "aws4_request"
 _EMPTY_HASH = hashlib.sha256(b"").hexdigest().encode()
 _UNSIGNED_PAYLOAD = b"UNSIGNED-PAYLOAD"
 _HEADER_NAME = re.compile(rb"[a-z0-9!#$%&'*+.^_`|~-]{1,256}")
 _KEY_ID = re.compile(r"[A-Za-z0-9_]{1,128}")
 _REGION = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _INSTANT = re.compile(rb"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z", re.ASCII)
-_PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)+/?")
 _PEEK = re.compile(rb"Credential=([A-Za-z0-9_]{1,128})(?:/|%2[Ff])[0-9]{1,8}(?:/|%2[Ff])([A-Za-z0-9_-]{1,64})(?:/|%2[Ff])")
 
 _MISMATCH = (
@@ -114,7 +113,7 @@ class Scope(NamedTuple):
     region: str
 
 
-class _Claim(NamedTuple):
+class Claim(NamedTuple):
     """Everything that the authorization says, besides the signature: the same for a day of one client's requests."""
 
     access_key_id: str
@@ -131,6 +130,9 @@ class _Claim(NamedTuple):
     """Their lines, with a place for each value."""
     layouts: set[tuple[bytes, ...]]
     """The headers that requests of this client have, in order, and that were found to be signed as far as they must be."""
+    drafts: dict[tuple[Any, ...], Draft]
+    """What requests of one action and one second have in common, hashed once: everything but the body and the signature. (Of the 9 µs that
+    a signature costs 2 were spent on putting it together again.)"""
 
 
 class _Stamp(NamedTuple):
@@ -145,8 +147,8 @@ class Verifier:
 
     def __init__(self, secret_of: SecretOf) -> None:
         self._secret_of = secret_of
-        self._claims: dict[bytes, _Claim] = {}
-        self._signers: dict[tuple[str, bytes, str], _Signer] = {}
+        self._claims: dict[bytes, Claim] = {}
+        self._signers: dict[tuple[str, bytes, str], Signer] = {}
         self._stamp: _Stamp | None = None
 
     def verify(self, method: str, path: str, query: bytes, headers: Mapping[bytes, bytes], body: bytes, now_s: float) -> Signed:
@@ -207,7 +209,7 @@ class Verifier:
         self._compare(method, path, canonical_query, headers, body_hash, claim, stamp, key, fields[b"X-Amz-Signature"])
         return Signed(claim.access_key_id, key.account, claim.region, True)
 
-    def _stamp_of(self, claim: _Claim, headers: Mapping[bytes, bytes]) -> _Stamp:
+    def _stamp_of(self, claim: Claim, headers: Mapping[bytes, bytes]) -> _Stamp:
         text = headers.get(b"x-amz-date")
         if text is None:
             # A date header is of no use unless it is signed; x-amz-date always is, like every x-amz-*.
@@ -220,7 +222,7 @@ class Verifier:
             stamp = self._stamp = _read_stamp(text)
         return stamp
 
-    def _key(self, claim: _Claim, token: bytes | None, now_s: float) -> Key:
+    def _key(self, claim: Claim, token: bytes | None, now_s: float) -> Key:
         key = self._secret_of(claim.access_key_id)
         if key is None:
             raise SignatureRefused("InvalidClientTokenId", _TOKEN_INVALID)
@@ -239,7 +241,7 @@ class Verifier:
         canonical_query: bytes,
         headers: Mapping[bytes, bytes],
         body_hash: bytes,
-        claim: _Claim,
+        claim: Claim,
         stamp: _Stamp,
         key: Key,
         signature: bytes,
@@ -249,51 +251,26 @@ class Verifier:
         known_layout = layout in claim.layouts
         if not known_layout:
             _check_layout(claim, headers)
-        lines = claim.template % claim.values_of(headers)
-        if b"  " in lines or b": " in lines or b" \n" in lines or b"\t" in lines:
-            lines = _trimmed_lines(claim, headers)
-        canonical = b"%b\n%b\n%b\n%b\n%b\n%b" % (
-            method.encode("latin-1", "replace"),
-            _canonical_path(path),
-            canonical_query,
-            lines,
-            claim.names_line,
-            body_hash,
-        )
-        canonical_hash = hashlib.sha256(canonical).hexdigest().encode()
-        text = b"AWS4-HMAC-SHA256\n%b\n%b\n%b" % (stamp.text, claim.scope, canonical_hash)
+        values = claim.values_of(headers)
         # By the secret and not by its id: a secret that was replaced under the same id is another signer at once.
-        place = (key.secret, claim.day, claim.region)
-        signer = self._signers.get(place)
-        made = signer or _Signer(key.secret, claim.day, claim.region)
-        if not compare_digest(made.sign(text), signature):
+        signer = self._signers.get((key.secret, claim.day, claim.region))
+        place = (signer, method, path, canonical_query, stamp.text, values)
+        draft = known = claim.drafts.get(place)
+        if draft is None:
+            made = signer or Signer(key.secret, claim.day, claim.region)
+            draft = drafted(made, method, path, canonical_query, headers, values, claim, stamp.text)
+        canonical = draft.canonical.copy()
+        canonical.update(body_hash)
+        if not compare_digest(draft.signer.sign(draft.text, canonical.hexdigest().encode()), signature):
             raise SignatureRefused("SignatureDoesNotMatch", _MISMATCH)
         if signer is None:
-            _remember(self._signers, place, made)
+            _remember(self._signers, (key.secret, claim.day, claim.region), draft.signer)
+        elif known is None:
+            if len(claim.drafts) >= DRAFTS_MAX:
+                claim.drafts.clear()
+            claim.drafts[place] = draft
         if not known_layout and len(claim.layouts) < LAYOUTS_MAX:
             claim.layouts.add(layout)
-
-
-class _Signer:
-    """HMAC-SHA256 with the signing key of one secret, day and region. The two halves of the key are hashed once and copied afterwards,
-    which takes a third of the time of a fresh HMAC."""
-
-    __slots__ = ("_inner", "_outer")
-
-    def __init__(self, secret: str, day: bytes, region: str) -> None:
-        key = b"AWS4" + secret.encode()
-        for part in (day, region.encode(), _SERVICE.encode(), _TERMINATOR.encode()):
-            key = hmac_digest(key, part, "sha256")
-        block = key.ljust(64, b"\0")
-        self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in block))
-        self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in block))
-
-    def sign(self, text: bytes) -> bytes:
-        inner = self._inner.copy()
-        inner.update(text)
-        outer = self._outer.copy()
-        outer.update(inner.digest())
-        return outer.hexdigest().encode()
 
 
 def peek_scope(query: bytes, headers: Mapping[bytes, bytes]) -> Scope | None:
@@ -303,20 +280,7 @@ def peek_scope(query: bytes, headers: Mapping[bytes, bytes]) -> Scope | None:
     return None if found is None else Scope(found[1].decode(), found[2].decode())
 
 
-def normal_path(path: str) -> str:
-    """A path without empty, `.` and `..` segments. Two paths with the same one have the same signature, so a door must route by it."""
-    kept: list[str] = []
-    for segment in path.split("/"):
-        if segment == "..":
-            del kept[-1:]
-        elif segment and segment != ".":
-            kept.append(segment)
-    first = "/" if path[:1] == "/" else ""
-    last = "/" if path[-1:] == "/" and kept else ""
-    return (first + "/".join(kept) + last) if path else "/"
-
-
-def _read_authorization(authorization: bytes, headers: Mapping[bytes, bytes]) -> tuple[_Claim, bytes]:
+def _read_authorization(authorization: bytes, headers: Mapping[bytes, bytes]) -> tuple[Claim, bytes]:
     """The claim and the signature of an authorization header, its fields in whatever order they came."""
     if len(authorization) > AUTHORIZATION_BYTES_MAX:
         raise _incomplete(f"The Authorization header is longer than {AUTHORIZATION_BYTES_MAX} bytes.")
@@ -344,24 +308,13 @@ def _read_authorization(authorization: bytes, headers: Mapping[bytes, bytes]) ->
     return _claim(fields[b"Credential"], fields[b"SignedHeaders"]), fields[b"Signature"]
 
 
-def _check_layout(claim: _Claim, headers: Mapping[bytes, bytes]) -> None:
+def _check_layout(claim: Claim, headers: Mapping[bytes, bytes]) -> None:
     for name in headers:
         if name[:6] == b"x-amz-" and name not in claim.named:
             raise _must_be_signed(name)
     for name in claim.names:
         if name not in headers:
             raise SignatureRefused("SignatureDoesNotMatch", f"The signed header '{_shown(name)}' is not in the request.")
-
-
-def _trimmed_lines(claim: _Claim, headers: Mapping[bytes, bytes]) -> bytes:
-    """No blanks around a value, and one where there were several."""
-    return b"".join(b"%b:%b\n" % (name, b" ".join(headers[name].split())) for name in claim.names)
-
-
-def _canonical_path(path: str) -> bytes:
-    if path == "/" or _PLAIN_PATH.fullmatch(path):
-        return path.encode()
-    return quote(normal_path(path), safe="/~", encoding="latin-1", errors="replace").encode()
 
 
 def _pairs(query: bytes) -> list[tuple[bytes, bytes]]:
@@ -404,7 +357,7 @@ def _expires(text: bytes) -> int:
     return int(text)
 
 
-def _claim(credential: bytes, signed_headers: bytes) -> _Claim:
+def _claim(credential: bytes, signed_headers: bytes) -> Claim:
     parts = credential.decode("latin-1").split("/")
     if len(parts) != 5:
         raise _incomplete(
@@ -421,18 +374,28 @@ def _claim(credential: bytes, signed_headers: bytes) -> _Claim:
     texts = []
     if _REGION.fullmatch(region) is None:
         texts.append(f"Credential should be scoped to a valid region, not '{_shown(region.encode())}'.")
-    if service != _SERVICE:
-        texts.append(f"Credential should be scoped to correct service: '{_SERVICE}'.")
-    if terminator != _TERMINATOR:
-        texts.append(f"Credential should be scoped with a valid terminator: '{_TERMINATOR}', not '{_shown(terminator.encode())}'.")
+    if service != SERVICE:
+        texts.append(f"Credential should be scoped to correct service: '{SERVICE}'.")
+    if terminator != TERMINATOR:
+        texts.append(f"Credential should be scoped with a valid terminator: '{TERMINATOR}', not '{_shown(terminator.encode())}'.")
     if texts:
         raise SignatureRefused("SignatureDoesNotMatch", " ".join(texts))
     if _KEY_ID.fullmatch(access_key_id) is None:
         raise SignatureRefused("InvalidClientTokenId", _TOKEN_INVALID)
     scope = f"{day}/{region}/{service}/{terminator}".encode("latin-1")
     template = b"".join(name.replace(b"%", b"%%") + b":%b\n" for name in names)
-    return _Claim(
-        access_key_id, day.encode("latin-1"), region, scope, names, frozenset(names), signed_headers, itemgetter(*names), template, set()
+    return Claim(
+        access_key_id,
+        day.encode("latin-1"),
+        region,
+        scope,
+        names,
+        frozenset(names),
+        signed_headers,
+        itemgetter(*names),
+        template,
+        set(),
+        {},
     )
 
 
@@ -468,7 +431,7 @@ def _out_of_time(stamp: _Stamp, now_s: float) -> SignatureRefused:
     return SignatureRefused("SignatureDoesNotMatch", text)
 
 
-def _wrong_day(claim: _Claim, stamp: _Stamp) -> SignatureRefused:
+def _wrong_day(claim: Claim, stamp: _Stamp) -> SignatureRefused:
     said, stamped = _shown(claim.day), stamp.text.decode()
     return SignatureRefused(
         "SignatureDoesNotMatch",
