@@ -8,7 +8,7 @@ from itertools import combinations
 import pyarrow as pa
 import pytest
 
-from dovetail.spark.pipelines.measure import displacement, increasing, out_of_order, reports
+from dovetail.spark.pipelines.measures import displacement, increasing, out_of_order, reports
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,8 @@ def test_a_node_that_is_killed_under_a_stream_is_waited_for(spark: Any, local_no
 
 
 def test_measures_over_spark_are_the_measures(spark: Any, tmp_path: Path) -> None:
-    from dovetail.spark.pipelines.measure import over_spark, reports
+    from dovetail.spark.pipelines.measure import over_spark
+    from dovetail.spark.pipelines.measures import reports
 
     rows = [
         {"queue": n % 5, "kind": kind, "time_ns": 1000 * n + late, "payload": n}

@@ -39,6 +39,7 @@ SCENARIOS: Mapping[str, str] = {
     "spark-batch": "10 million messages through a tap into Spark, as one batch",
     "spark-sink": "rows from Spark into a queue, durable, all of them visible at once",
     "spark-stream": "micro-batches of 400,000 into Spark, to nowhere and to Parquet; and the delay of 10,000 a second",
+    "measure": "10 million operations on 64 queues through the pipeline that measures consistency and speed",
 }
 """Name → what it shows, in the order in which `make bench` runs them. The file of `lane-cost` is scenarios/lane_cost.py."""
 
