@@ -90,8 +90,10 @@ class Used:
 
     def live(self, steps: int, queues: Sequence[str] = ("a", "b")) -> Used:
         chance = self.chance
+        """More of it; queues that are not there are made."""
         for queue in queues:
-            self.create(queue)
+            if queue not in self.waiting:
+                self.create(queue)
         for _ in range(steps):
             self.now_ms += chance.choice([0, 0, 1, 7, 400, 9_000])
             queue = chance.choice(queues)

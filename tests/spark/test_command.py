@@ -26,10 +26,14 @@ def test_the_list_names_every_pipeline(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        (["nothing"], "there is no pipeline 'nothing'; there are archive, compact, replay, enrich, dead-letters, measure"),
+        (["nothing"], "there is no pipeline 'nothing'; there are archive, compact, replay, enrich, dead-letters, measure, devices, usage"),
         (["archive", "--queue", "q"], "missing: target"),
         (["replay", "--queue", "q", "--archive", "a", "--source", "s", "--since", "soon"], "'soon' is no time"),
         (["measure", "--file", "missing.toml"], "No such file"),
+        (["measure"], "which operations? Either trace, files that clients wrote, or tap, the facts of a node"),
+        (["measure", "--trace", "t", "--every", "5s"], "every: a report that is kept up is one of facts (tap)"),
+        (["devices", "--queue", "q", "--target", "t", "--device", "colour"], "'colour' is no field; one is group, queue"),
+        (["usage", "--target", "t", "--format", "xls"], "format: parquet or csv, not 'xls'"),
     ],
 )
 def test_what_is_wrong_is_one_line(node: Node, capsys: pytest.CaptureFixture[str], told: list[str], said: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dovetail.spark.pipelines import consistency, facts, livereport, measure
+from dovetail.spark.pipelines import consistency, facts, livereport, measure, usage
 from dovetail.spark.pipelines.consistency import WINDOW, Consistency, Event, Order, bucket_of, ceiling, percentile
 from dovetail.spark.pipelines.measures import Seen, displacement, increasing, minutes, out_of_order, report
 from tests.spark.factory import Used
@@ -197,3 +197,24 @@ def test_the_report_is_whole_for_people_and_for_programs(tmp_path: Path) -> None
     assert "a&lt;b" in page and "a<b" not in page and "http-equiv" in page
     assert "out of order" in livereport.line(rows[0])
     assert not list(tmp_path.glob("*.new"))
+
+
+@pytest.mark.slow
+def test_in_spark_reports_are_kept_up_and_hours_counted_batch_after_batch(spark: object, tmp_path: Path) -> None:
+    used, said = Used(11).live(600), list[str]()
+    measuring = measure.Step(tmp_path / "measure", said.append, whole=True)
+    counting = usage.Step(tmp_path / "usage", "acme", "csv", None, 5, said.append)
+    for batch, (first, end) in enumerate([(0, 250), (250, 250), (250, None)]):
+        rows = spark.createDataFrame(used.table(first, end))  # type: ignore[attr-defined]
+        for step in (measuring, counting):
+            # Twice: a batch that is run again changes nothing.
+            step(rows, batch)
+            step(rows, batch)
+    told = {row.pop("queue"): row for row in json.loads((tmp_path / "measure" / "report.json").read_text())["queues"]}
+    batch = kept_up(used, [])
+    assert told.keys() == batch.keys() == {"a", "b"}
+    for queue, kept in batch.items():
+        assert told[queue] == {name: value for name, value in json.loads(json.dumps(kept.report(queue))).items() if name != "queue"}
+    assert "2 queues" in measuring.told() and any(line.startswith("a: ") for line in said)
+    counting.show()
+    assert any("so far" in line for line in said)

@@ -1,4 +1,4 @@
-"""Run a pipeline over queues with Spark: archive them, replay an archive, measure a trace. Settings are flags, or lines of a TOML file
+"""Run a pipeline over queues with Spark: archive and replay, enrich, measure, devices, usage. Settings are flags, or lines of a TOML file
 (--file); a flag wins. Pipelines need their extra: pip install 'dovetail[spark]' (and [jre] where there is no Java)."""
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ examples:
   dovetail pipeline run archive --queue orders --target ./archive --every 10s --format delta
   dovetail pipeline run replay --archive ./archive --source orders --queue again --since 2026-05-01T12:00
   dovetail pipeline run measure --trace ./trace.parquet
+  dovetail pipeline run measure --tap report --target ./report --every 5s
+  dovetail pipeline run devices --queue meters --device body.meter --at body.at --values body.power --target ./meters --every 10s
+  dovetail pipeline run usage --target ./usage --format csv
 """
 
 

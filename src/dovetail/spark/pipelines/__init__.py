@@ -18,7 +18,9 @@ PIPELINES: Mapping[str, str] = {
     "replay": "an archive back into a queue, by time and group; run again, it goes on where it was",
     "enrich": "messages through a function of one's own, into a queue and a table, exactly once; failures set apart",
     "dead-letters": "why messages failed, which they are, and chosen ones back where they came from",
-    "measure": "a trace to loss, duplicates, disorder, rates and latencies of every queue",
+    "measure": "how consistent and how fast queues are, from traces of clients or from the node's facts; live, or over all there is",
+    "devices": "telemetry by the time it was measured: windows, late readings apart, silent devices, and what is usual",
+    "usage": "what accounts and queues use by the hour, and when to add or remove nodes",
 }
 
 

@@ -50,21 +50,18 @@ def run(settings: Settings, say: Say) -> None:
         running.run("measure", partial(start, settings=settings, step=step), options_for(settings), say, step.told)
         return
     spark = dovetail.spark.session("measure")
-    try:
-        rows = traced(spark, settings["trace"]) if settings["trace"] else happened(spark, options_for(settings))
-        found = grouped(rows, measures.report, REPORT).sort_by("queue")
-        for row in found.to_pylist():
-            say(
-                f"{row['queue']}: {row['delivered']:,} of {row['acked'] or row['sent']:,} delivered, lost {row['loss']:.3%}, doubled"
-                f" {row['duplication']:.3%}, out of order {row['out_of_order']:.1%}, displaced by {row['displacement']:.2f}"
-            )
-        if settings["target"]:
-            pq.write_table(found, settings["target"])
-        if settings["minutes"]:
-            by_minute = grouped(rows, _minutes, MINUTE).sort_by([("queue", "ascending"), ("minute", "ascending")])
-            pq.write_table(by_minute, settings["minutes"])
-    finally:
-        spark.stop()
+    rows = traced(spark, settings["trace"]) if settings["trace"] else happened(spark, options_for(settings))
+    found = grouped(rows, measures.report, REPORT).sort_by("queue")
+    for row in found.to_pylist():
+        say(
+            f"{row['queue']}: {row['delivered']:,} of {row['acked'] or row['sent']:,} delivered, lost {row['loss']:.3%}, doubled"
+            f" {row['duplication']:.3%}, out of order {row['out_of_order']:.1%}, displaced by {row['displacement']:.2f}"
+        )
+    if settings["target"]:
+        pq.write_table(found, settings["target"])
+    if settings["minutes"]:
+        by_minute = grouped(rows, _minutes, MINUTE).sort_by([("queue", "ascending"), ("minute", "ascending")])
+        pq.write_table(by_minute, settings["minutes"])
 
 
 def options_for(settings: Settings) -> Settings:

@@ -26,14 +26,21 @@ SQL = {
 }
 
 
-def run(name: str, start: Callable[[Any], Any], options: Mapping[str, str], say: Say, more: Callable[[], str] = str) -> None:
-    """`more` is said behind each line."""
+def run(
+    name: str,
+    start: Callable[[Any], Any],
+    options: Mapping[str, str],
+    say: Say,
+    more: Callable[[], str] = str,
+    looked: Callable[[Any], None] = lambda progress: None,
+) -> None:
+    """`more` is said behind each line. `looked` gets the last progress now and then: it tells when nothing comes any more."""
     # Spark's own words about an error are left out: `watch` says what it was.
     spark = dovetail.spark.session(name, settings={"spark.log.level": "OFF"})
     try:
         query = start(spark)
         try:
-            watch(query, say, more)
+            watch(query, say, more, looked)
         finally:
             query.stop()
             if query.lastProgress is not None:
@@ -62,7 +69,7 @@ def owner_of(pipeline: str, checkpoint: Path) -> str:
     return f"{pipeline} {query}"
 
 
-def watch(query: Any, say: Say, more: Callable[[], str] = str) -> None:
+def watch(query: Any, say: Say, more: Callable[[], str] = str, looked: Callable[[Any], None] = lambda progress: None) -> None:
     """A line for every batch, until the query ends."""
     told = -1
     while True:
@@ -78,6 +85,8 @@ def watch(query: Any, say: Say, more: Callable[[], str] = str) -> None:
                 say(", ".join(part for part in (line, more()) if part))
         if ended:
             return
+        if query.lastProgress is not None:
+            looked(query.lastProgress)
 
 
 def reason(error: Exception) -> DovetailError:
