@@ -8,6 +8,7 @@ the stream has read exactly once is compared with what was sent.
 """
 
 # %% A node of our own
+import atexit
 import json
 import random
 import subprocess
@@ -43,6 +44,7 @@ node = subprocess.Popen(
     stdout=subprocess.PIPE,
     text=True,
 )
+atexit.register(node.terminate)
 endpoint = node.stdout.readline().split("native=")[1].strip()
 
 # %% A session, and a stream over a tap: bodies become columns, and what is no order is kept aside
@@ -103,4 +105,3 @@ assert read == sent, f"{read} were read and {sent} sent"
 print(f"{sum(read.values()):,} messages, none lost and none twice")
 
 spark.stop()
-node.terminate()

@@ -1,4 +1,4 @@
-"""The example runs, in one command, and its own comparison of what was sent and read holds."""
+"""The examples run, each in one command, and their own comparisons of what was sent and what came of it hold."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from tests.spark.house import ROOT
 
 
 @pytest.mark.slow
-def test_the_example_reads_what_it_sends(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "examples" / "spark" / "orders.py"), "3"]
+@pytest.mark.parametrize(
+    ("example", "arguments", "said"), [("orders.py", ["3"], "none lost and none twice"), ("devices.py", ["200", "6"], "none dropped")]
+)
+def test_the_examples_end_with_what_was_sent(tmp_path: Path, example: str, arguments: list[str], said: str) -> None:
+    command = [sys.executable, str(ROOT / "examples" / "spark" / example), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False)
-    assert "none lost and none twice" in done.stdout, done.stdout + done.stderr[-3000:]
+    assert said in done.stdout, done.stdout + done.stderr[-3000:]

@@ -35,6 +35,7 @@ SCENARIOS: Mapping[str, str] = {
     "fabric-kvs": "push, receive and complete on one connection, 0.1 to 20 KB, 1 to 8 queues, in memory, beside memcached",
     "bulk": "frames of a hundred messages, durable: pushes, and whole cycles, beside a bare file",
     "tap-read": "10 million messages through a tap as Arrow: of one queue, and of a hundred interleaved ones",
+    "tap-follow": "what a tap that is followed costs those who send 20,000 messages a second",
     "native-memory": "memory of a node with 1,000 native connections and 1 million waiting",
     "spark-batch": "10 million messages through a tap into Spark, as one batch",
     "spark-sink": "rows from Spark into a queue, durable, all of them visible at once",

@@ -179,6 +179,10 @@ class Step:
     def told(self) -> str:
         return self._told
 
+    def open_readings(self) -> int:
+        """Readings in windows that are not closed yet."""
+        return int(pc.sum(known(self._states.before(self._states.last() + 1)).open["readings"]).as_py() or 0)
+
     def read(self, rows: Any, reader: Reader, outcome: Path) -> None:
         """Parts, and what is set apart, in folders of their own."""
         made = rows.mapInArrow(reader, ddl(OUTCOME))
