@@ -7,6 +7,7 @@ from __future__ import annotations
 from dovetail.core.chunk import HELD, LATER, LEASED, READY, RESERVED, SHIFT
 from dovetail.core.groups import Groups
 from dovetail.core.lane import Lane
+from dovetail.core.noting import ready_runs
 from dovetail.core.timeindex import TimeIndex
 
 
@@ -27,8 +28,8 @@ def purge(lane: Lane) -> int:
     return count
 
 
-def expire(lane: Lane, before: int) -> int:
-    """What was pushed, and first visible, before `before` leaves, unless it is leased or reserved."""
+def expire(lane: Lane, before: int, gone: list[tuple[int, int]] | None = None) -> int:
+    """What was pushed, and first visible, before `before` leaves, unless it is leased or reserved. `gone` gets its runs of sequences."""
     count = 0
     for chunk in list(lane.chunks.values()):
         if chunk.time >= before:
@@ -37,6 +38,8 @@ def expire(lane: Lane, before: int) -> int:
         if plain and chunk.time + chunk.mark_ms[-1] < before:
             # The usual case of old messages that nobody wanted: a whole chunk at once.
             count += chunk.live
+            if gone is not None:
+                gone += ready_runs(chunk)
             lane.live -= chunk.live
             del lane.chunks[chunk.base >> SHIFT]
             continue
@@ -44,6 +47,8 @@ def expire(lane: Lane, before: int) -> int:
             if chunk.states[at] in (READY, HELD, LATER) and chunk.born_at(at) < before:
                 lane.remove(chunk, at)
                 count += 1
+                if gone is not None:
+                    gone.append((chunk.base + at, 1))
     return count
 
 

@@ -5,8 +5,10 @@
 
     Stage     | kind | 0 × 3 | number u32 | stage 16 | a Push without numbers
     Publish   | kind | 0 × 3 | count u32 | owner 16 | batch u64 | stages: 16 × count
+    Facts…    | kind | 0 | bytes of namespace u16 | 0 u32 | number u64 | age u64 | bytes u64 | namespace | name
 
-To add a kind: give it a free number in `Kind`, a NamedTuple in operation.py, a line in _ENCODERS and in _DECODERS, and an apply handler
+To add a kind: give it a free number in `Kind` (44 to 47 are facts taps; 52 to 63, 69 to 71, 77 to 79 and 128 on are free; 80 to 127 are
+kept for moves and forks), a NamedTuple in operation.py, a line in _ENCODERS and in _DECODERS, and an apply handler
 in state.py; raise the apply version when old nodes would not know it. Never change the bytes of a kind that was released.
 
 The decoder is total: any bytes give an operation or a CodecError, and it allocates no more than it was given.
@@ -238,6 +240,7 @@ _OPEN = Struct("<B7x16sQ")
 _POP = Struct("<BBHIQqQ")
 _CARRY = Struct("<B7xQQQ")
 _TAP = Struct("<B7xQQQQ")
+_FACTS = Struct("<BxH4xQQQ")
 _STAGE = Struct("<B3xI16s")
 _STAGE_CARRY = Struct("<B7x16sQ")
 _PUBLISH = Struct("<B3xI16sQ")
@@ -293,6 +296,26 @@ def _decode_register(data: Data) -> op.Register:
 def _decode_tap_open(data: Data) -> op.TapOpen:
     queue, start, age_ms, size = _TAP.unpack_from(data)[1:]
     return op.TapOpen(queue, _text(data[_TAP.size :]), start, age_ms, size)
+
+
+def _encode_facts(kind: Kind, namespace: str, name: str, number: int = 0, age_ms: int = 0, size: int = 0) -> bytes:
+    space = namespace.encode()
+    return _FACTS.pack(kind, len(space), number, age_ms, size) + space + name.encode()
+
+
+def _decode_facts(data: Data) -> op.FactsTapping:
+    kind, length, number, age_ms, size = _FACTS.unpack_from(data)
+    names, split = data[_FACTS.size :], length
+    if len(names) < split:
+        raise CodecError("a facts tap whose namespace is cut short")
+    namespace, name = _text(names[:split]), _text(names[split:])
+    if kind == Kind.FACTS_OPEN:
+        return op.FactsOpen(namespace, name, number, age_ms, size)
+    if age_ms or size or (kind == Kind.FACTS_CLOSE and number):
+        raise CodecError(f"an operation of kind {kind} that says too much")
+    if kind == Kind.FACTS_CLOSE:
+        return op.FactsClose(namespace, name)
+    return (op.FactsAdvance if kind == Kind.FACTS_ADVANCE else op.FactsCut)(namespace, name, number)
 
 
 def _staged(data: Data) -> Push:
@@ -381,6 +404,10 @@ _ENCODERS: dict[type[Any], Callable[[Any], bytes]] = {
     op.TapAdvance: lambda o: Struct("<B7xQQ").pack(Kind.TAP_ADVANCE, o.queue, o.sequence) + o.name.encode(),
     op.TapCut: lambda o: Struct("<B7xQQ").pack(Kind.TAP_CUT, o.queue, o.sequence) + o.name.encode(),
     op.TapClose: lambda o: Struct("<B7xQ").pack(Kind.TAP_CLOSE, o.queue) + o.name.encode(),
+    op.FactsOpen: lambda o: _encode_facts(Kind.FACTS_OPEN, *o),
+    op.FactsAdvance: lambda o: _encode_facts(Kind.FACTS_ADVANCE, *o),
+    op.FactsCut: lambda o: _encode_facts(Kind.FACTS_CUT, *o),
+    op.FactsClose: lambda o: _encode_facts(Kind.FACTS_CLOSE, *o),
     op.Stage: lambda o: encode_stage(o.stage, o.number, encode_push(o.push)),
     op.StageCarry: lambda o: _STAGE_CARRY.pack(Kind.STAGE_CARRY, o.stage, o.address) + encode_push(o.push),
     op.Publish: lambda o: _PUBLISH.pack(Kind.PUBLISH, len(o.stages), o.owner, o.batch) + b"".join(o.stages),
@@ -413,6 +440,7 @@ _DECODERS: dict[int, Callable[[Data], Operation]] = {
     Kind.TAP_ADVANCE: lambda data: op.TapAdvance(_Q.unpack_from(data, 8)[0], _text(data[24:]), _Q.unpack_from(data, 16)[0]),
     Kind.TAP_CUT: lambda data: op.TapCut(_Q.unpack_from(data, 8)[0], _text(data[24:]), _Q.unpack_from(data, 16)[0]),
     Kind.TAP_CLOSE: lambda data: op.TapClose(_Q.unpack_from(data, 8)[0], _text(data[16:])),
+    **dict.fromkeys((Kind.FACTS_OPEN, Kind.FACTS_ADVANCE, Kind.FACTS_CUT, Kind.FACTS_CLOSE), _decode_facts),
     Kind.STAGE: _decode_stage,
     Kind.STAGE_CARRY: _decode_stage_carry,
     Kind.PUBLISH: _decode_publish,

@@ -14,6 +14,7 @@
 | Purge, Expire, Move | many messages leave at once: all, the old, the dead letters that are redriven |
 | ProducerOpen, Skip | a numbered producer begins; a number is given up |
 | TapOpen, TapAdvance, TapCut, TapClose | a named reader of everything pushed |
+| FactsOpen, FactsAdvance, FactsCut, FactsClose | a named reader of the facts themselves, of all queues of a namespace |
 | Carry, Trim | a message is written again further on; the prefix may go |
 | Tick, Retime | time passes without another operation; an operator moves a frozen clock |
 | Stage, Unstage | messages wait outside of every lane; they are given up |
@@ -87,6 +88,10 @@ class Kind(IntEnum):
     TAP_ADVANCE = 41
     TAP_CUT = 42
     TAP_CLOSE = 43
+    FACTS_OPEN = 44
+    FACTS_ADVANCE = 45
+    FACTS_CUT = 46
+    FACTS_CLOSE = 47
     CARRY = 48
     TRIM = 49
     TICK = 50
@@ -298,6 +303,32 @@ class TapClose(NamedTuple):
     name: str
 
 
+class FactsOpen(NamedTuple):
+    namespace: str
+    name: str
+    start: int
+    """The number of a fact, or EARLIEST, or LATEST."""
+    age_ms: int
+    bytes: int
+
+
+class FactsAdvance(NamedTuple):
+    namespace: str
+    name: str
+    number: int
+
+
+class FactsCut(NamedTuple):
+    namespace: str
+    name: str
+    number: int
+
+
+class FactsClose(NamedTuple):
+    namespace: str
+    name: str
+
+
 class Carry(NamedTuple):
     """A message written again: `push` holds exactly one, `address` is where it lay when it was read."""
 
@@ -382,6 +413,7 @@ class ReserveClose(NamedTuple):
 
 
 Reserving = ReserveOpen | Reserve | ReserveSettle | ReserveRelease | ReserveClose
+FactsTapping = FactsOpen | FactsAdvance | FactsCut | FactsClose
 Settle = Complete | Requeue | Extend | Release
 BySequence = Reclaim | Cancel | Reschedule
 Operation = (
@@ -412,6 +444,7 @@ Operation = (
     | TapAdvance
     | TapCut
     | TapClose
+    | FactsTapping
     | Carry
     | Trim
     | Tick

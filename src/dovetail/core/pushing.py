@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.core import noting
 from dovetail.core import operation as op
 from dovetail.core.operation import Outcome, Pushed, PushedAll, Refusal, Why
 from dovetail.core.producers import Producer, Result, results_of
@@ -26,8 +27,13 @@ def push_items(state: State, o: op.Push, address: int, start: int) -> Outcome:
     lanes = state.lanes
     for queue in o.queues:
         if queue not in lanes:
+            if state.chronicle.open:
+                noting.push_refused(state, o, start)
             return Refusal(Why.NO_QUEUE, str(queue))
     pushed = [_push_lane(state, lanes[queue], o, address, start) for queue in o.queues]
+    if state.chronicle.open:
+        for answer in pushed:
+            noting.pushed(state, lanes[answer.queue], o, start, answer)
     return pushed[0] if len(pushed) == 1 else PushedAll(tuple(pushed))
 
 
@@ -55,6 +61,8 @@ def push_numbered(state: State, o: op.Push, numbered: op.Numbered, address: int)
     count = len(o.bodies)
     known = min(count, producer.last - numbered.number + 1)
     earlier = [producer.result(numbered.number + index) for index in range(known)]
+    if known and state.chronicle.open:
+        noting.pushed_before(state, o, o.queues, earlier)
     made = push_items(state, o, address, known) if known < count else None
     lanes = made.lanes if isinstance(made, PushedAll) else (made,) if isinstance(made, Pushed) else ()
     if isinstance(made, Pushed | PushedAll) and not known:

@@ -3,8 +3,8 @@ are saved and loaded in a fraction of a second.
 
     magic 8 · version u32 · 0 u32
     section:  tag u8 · 0 × 3 · crc32 u32 (seeded with the tag) · length u64 · data
-    tags      STATE (JSON) · STAGED for each staged record · then for each lane: LANE (JSON), GROUPS or TENANTS, CHUNK × n, TIMES × n,
-              DEDUP × n · END
+    tags      STATE (JSON) · FACTS for each page of the chronicle · STAGED for each staged record · then for each lane: LANE (JSON),
+              GROUPS or TENANTS, CHUNK × n, TIMES × n, DEDUP × n · END
 
 Reading checks every section before it is used and knows all of the bytes: a snapshot cut anywhere has no END and is refused.
 """
@@ -20,6 +20,7 @@ from struct import error as struct_error
 from typing import Any
 from zlib import crc32
 
+from dovetail.core.chronicle import Chronicle, FactStretch, Page
 from dovetail.core.chunk import SHIFT, Chunk
 from dovetail.core.column import Column
 from dovetail.core.digest import Digests
@@ -43,17 +44,21 @@ MAGIC = b"DVTLSNAP"
 VERSION = 1
 _FILE = Struct("<8sII")
 _SECTION = Struct("<B3xIQ")
-STATE, LANE, CHUNK, TIMES, DEDUP, GROUPS, END, TENANTS, STAGED = range(1, 10)
+STATE, LANE, CHUNK, TIMES, DEDUP, GROUPS, END, TENANTS, STAGED, FACTS = range(1, 11)
 
 _CHUNK = Struct("<QQIIII11I")
 _TIMES = Struct("<q")
 _DEDUP = Struct("<ii")
 
 
-def dump(state: State, written: Callable[[Lane], Stretch | None] = lambda lane: None) -> Iterator[bytes]:
-    """The bytes of `state`, piece by piece. `written` says where the recent notes of a lane's taps were put, if they were."""
+def dump(state: State, written: Callable[[Lane], Stretch | None] = lambda lane: None, facts: FactStretch | None = None) -> Iterator[bytes]:
+    """The bytes of `state`, piece by piece. `written` says where the recent notes of a lane's taps were put, if they were, and `facts`
+    where the chronicle's pages."""
     yield _FILE.pack(MAGIC, VERSION, 0)
-    yield _section(STATE, json.dumps(_state_facts(state)).encode())
+    yield _section(STATE, json.dumps(_state_facts(state, facts)).encode())
+    if facts is None:
+        for page in state.chronicle.dump():
+            yield _section(FACTS, page)
     for name, stage in state.stages.by_id.items():
         for record in stage.records:
             yield _section(STAGED, _staged_bytes(name, stage.began, record))
@@ -96,6 +101,8 @@ def _load(data: memoryview) -> State:
             state = _state_from(json.loads(bytes(body)))
         elif state is None:
             raise CodecError("a snapshot that does not begin with its state")
+        elif tag == FACTS:
+            state.chronicle.pages.append(Page.load(body))
         elif tag == STAGED:
             _staged_into(state.stages, body)
         elif tag in (LANE, END):
@@ -399,7 +406,10 @@ def _finish(lane: Lane, times: list[tuple[int, array[int]]]) -> None:
 # The state
 
 
-def _state_facts(state: State) -> dict[str, Any]:
+def _state_facts(state: State, written: FactStretch | None) -> dict[str, Any]:
+    chronicle = state.chronicle.facts()
+    if written is not None:
+        chronicle["stretches"] = [*chronicle["stretches"], written]
     return {
         "version": state.version,
         "key": state.key.hex(),
@@ -416,6 +426,7 @@ def _state_facts(state: State) -> dict[str, Any]:
         ],
         "owners": [[key.hex(), batch] for key, batch in state.stages.owners.items()],
         "digest": state.digests.value,
+        "chronicle": chronicle,
         "closed": [key.hex() for key in state.writers.closed],
         "writers": [[key.hex(), w.version, w.last, w.applied, w.silent_ms, w.seen, w.handed] for key, w in state.writers.by_id.items()],
     }
@@ -442,6 +453,8 @@ def _state_from(facts: dict[str, Any]) -> State:
     state.stages.owners = {bytes.fromhex(key): batch for key, batch in facts.get("owners", [])}
     # Snapshots from before there were shared logs have none.
     state.digests = Digests(facts.get("digest", 0), state.position)
+    if "chronicle" in facts:  # Not in snapshots from before version 4.
+        state.chronicle = Chronicle.of(facts["chronicle"])
     state.writers.closed = dict.fromkeys(map(bytes.fromhex, facts["closed"]))
     for key, version, last, applied, silent_ms, seen, handed in facts["writers"]:
         writer = state.writers.by_id[bytes.fromhex(key)] = Writer(version, seen)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
-from dovetail.core import clearing, pushing, reserving, settling, staging, tapping
+from dovetail.core import clearing, noting, pushing, reserving, settling, staging, tapping
 from dovetail.core import operation as op
 from dovetail.core.catalog import Catalog
+from dovetail.core.chronicle import REPEAT, Chronicle, Fact
 from dovetail.core.chunk import HELD, READY, Chunk
 from dovetail.core.digest import Digests
 from dovetail.core.groups import Groups
@@ -32,7 +33,7 @@ from dovetail.core.operation import (
 )
 from dovetail.core.producers import Producer, Producers
 from dovetail.core.stages import Stages
-from dovetail.core.versions import APPLY_VERSION, STAGES_VERSION
+from dovetail.core.versions import APPLY_VERSION, FACTS_VERSION, STAGES_VERSION
 from dovetail.core.waiting import Attempt, Waiter
 from dovetail.core.writers import Handed, Writers
 
@@ -59,6 +60,9 @@ class State:
         """Of what was answered to entries of writers: of shared logs only."""
         self.waiting: dict[int, None] = {}
         """Queues with waiters in their lanes (shared logs), in the order in which they began to wait."""
+        self.chronicle = Chronicle()
+        self.step = 0
+        """Which operation of the entry is under way; known only while the chronicle is open."""
         self.rules_version = 0
         """Grows with every queue that is made, changed or dropped. It counts from the start of the process and is no part of the state."""
         self._writer = b""
@@ -100,8 +104,10 @@ class State:
     def _take_effect(self, operations: Sequence[Operation], addresses: Sequence[int]) -> Applied:
         handouts: list[Handout] = []
         outcomes = []
-        handlers = _HANDLERS
+        handlers, chronicle = _HANDLERS, self.chronicle
         for operation, address in zip(operations, addresses, strict=True):
+            if chronicle.open:
+                self.step = len(outcomes)
             outcomes.append(handlers[type(operation)](self, operation, address))
             if self.waiting:
                 self._serve(handouts)
@@ -120,7 +126,10 @@ class State:
         for _, queue, sequence, delivery in handed:
             held = self._lane(queue)
             if held is not None:
-                settling.release(held, (sequence,), (delivery,), self.time)
+                done = settling.release(held, (sequence,), (delivery,), self.time)
+                if self.chronicle.open:
+                    self.step = 0
+                    noting.settled(self, held, op.Release(queue, (sequence,), (delivery,)), done)
 
     def _serve(self, handouts: list[Handout]) -> None:
         """Every lane with waiters gives what it may, in the order in which they wait. What one gives may be a dead letter for another."""
@@ -222,6 +231,8 @@ class State:
         return Done(self.catalog.add(o.namespace, o.name))
 
     def _unregister(self, o: op.Unregister, _: int) -> Outcome:
+        if self.chronicle.open and o.queue in self.catalog.by_id:
+            self.chronicle.left(o.queue, *self.catalog.by_id[o.queue])
         return Done() if self.catalog.remove(o.queue) else Refusal(Why.NO_QUEUE)
 
     def _create(self, o: op.Create, _: int) -> Outcome:
@@ -230,6 +241,8 @@ class State:
         if o.queue not in self.lanes:
             self.lanes[o.queue] = Lane(o.queue, o.attributes)
             self.rules_version += 1
+            if self.chronicle.open:
+                noting.queue(self, Fact.CREATE, o.queue)
         return Done(o.queue)
 
     def _configure(self, o: op.Configure, _: int) -> Outcome:
@@ -242,11 +255,16 @@ class State:
             lane.groups, lane.tenants = Groups() if o.attributes.grouped else None, None
         lane.attributes = o.attributes
         self.rules_version += 1
+        if self.chronicle.open:
+            noting.queue(self, Fact.CONFIGURE, o.queue)
         return Done(o.queue)
 
     def _drop(self, o: op.Drop, _: int) -> Outcome:
-        if self.lanes.pop(o.queue, None) is None:
+        lane = self.lanes.pop(o.queue, None)
+        if lane is None:
             return Refusal(Why.NO_QUEUE, str(o.queue))
+        if self.chronicle.open:
+            noting.queue(self, Fact.DROP, o.queue, lane.live)
         self.dropped[o.queue] = None
         self.rules_version += 1
         self.waiting.pop(o.queue, None)
@@ -288,7 +306,10 @@ class State:
         room = lane.attributes.in_flight_max - lane.leased if lane.attributes.in_flight_max else most
         dead_letter = lane.attributes.dead_letter
         bury = self._bury if dead_letter in self.lanes and dead_letter != lane.queue else None
-        return Popped(lane.queue, lane.pop(self.time, min(most, room), lease, delete, bury), self.time + lease)
+        taken = lane.pop(self.time, min(most, room), lease, delete, bury)
+        if self.chronicle.open and taken:
+            noting.taken(self, lane, taken, lease, delete=delete)
+        return Popped(lane.queue, taken, self.time + lease)
 
     def _repeat_attempt(self, lane: Lane, o: op.Pop) -> Popped | None:
         """The same attempt within five minutes: the same messages under the same receipts, leases begun anew; void once one was settled."""
@@ -299,19 +320,24 @@ class State:
         if not settling.renew(lane, made.sequences, made.deliveries, lease, self.time):
             return None
         taken = [lane.taken(*place) for place in map(lane.find, made.sequences) if place is not None]
+        if self.chronicle.open:
+            noting.taken(self, lane, taken, lease, delete=False, outcome=REPEAT)
         return Popped(lane.queue, taken, self.time + lease)
 
     def _bury(self, lane: Lane, chunk: Chunk, at: int) -> None:
         """Received too often: on to the dead letters, where its count starts again."""
-        self._move_message(lane, chunk, at, self.lanes[lane.attributes.dead_letter])
+        self._move_message(lane, chunk, at, self.lanes[lane.attributes.dead_letter], Fact.DEAD_LETTER)
 
-    def _move_message(self, lane: Lane, chunk: Chunk, at: int, target: Lane) -> None:
+    def _move_message(self, lane: Lane, chunk: Chunk, at: int, target: Lane, why: Fact) -> None:
         address, item = chunk.place(at)
         origin = chunk.origin_from(at, lane.queue)
         name = lane.order.name_of(chunk, at) if lane.order is not None and pushing.names_count(self, target) else b""
         lane.remove(chunk, at)
         target.advance(self.time)
-        self._moved.add((target.queue, target.adopt(self.time, address, item, name, origin)))
+        adopted = target.adopt(self.time, address, item, name, origin)
+        self._moved.add((target.queue, adopted))
+        if self.chronicle.open:
+            noting.moved(self, why, lane, chunk.base + at, target, adopted)
 
     def _move(self, o: op.Move, _: int) -> Outcome:
         """Redrive: visible messages of the source, in order, go to the target or back to where they came from."""
@@ -335,33 +361,38 @@ class State:
             if target is not None and target is not lane and not moved:
                 chosen.append((chunk, at, target))
         for chunk, at, target in chosen:
-            self._move_message(lane, chunk, at, target)
+            self._move_message(lane, chunk, at, target, Fact.REDRIVE)
         return Done(len(chosen))
 
-    def _settled(self, queue: int, act: Callable[[Lane], Sequence[bool]]) -> Outcome:
-        lane = self._lane(queue)
-        return Refusal(Why.NO_QUEUE, str(queue)) if lane is None else Settled(act(lane))
+    def _settled(self, o: op.Settle | op.BySequence, act: Callable[[Lane], Sequence[bool]]) -> Outcome:
+        lane = self._lane(o.queue)
+        if lane is None:
+            return Refusal(Why.NO_QUEUE, str(o.queue))
+        done = act(lane)
+        if self.chronicle.open:
+            noting.settled(self, lane, o, done)
+        return Settled(done)
 
     def _complete(self, o: op.Complete, _: int) -> Outcome:
-        return self._settled(o.queue, lambda lane: settling.complete(lane, o.sequences, o.deliveries))
+        return self._settled(o, lambda lane: settling.complete(lane, o.sequences, o.deliveries))
 
     def _requeue(self, o: op.Requeue, _: int) -> Outcome:
-        return self._settled(o.queue, lambda lane: settling.requeue(lane, o.sequences, o.deliveries, o.after_ms, self.time))
+        return self._settled(o, lambda lane: settling.requeue(lane, o.sequences, o.deliveries, o.after_ms, self.time))
 
     def _extend(self, o: op.Extend, _: int) -> Outcome:
-        return self._settled(o.queue, lambda lane: settling.extend(lane, o.sequences, o.deliveries, lane.lease_for(o.lease_ms), self.time))
+        return self._settled(o, lambda lane: settling.extend(lane, o.sequences, o.deliveries, lane.lease_for(o.lease_ms), self.time))
 
     def _release(self, o: op.Release, _: int) -> Outcome:
-        return self._settled(o.queue, lambda lane: settling.release(lane, o.sequences, o.deliveries, self.time))
+        return self._settled(o, lambda lane: settling.release(lane, o.sequences, o.deliveries, self.time))
 
     def _reclaim(self, o: op.Reclaim, _: int) -> Outcome:
-        return self._settled(o.queue, lambda lane: settling.reclaim(lane, o.sequences, self.time))
+        return self._settled(o, lambda lane: settling.reclaim(lane, o.sequences, self.time))
 
     def _cancel(self, o: op.Cancel, _: int) -> Outcome:
-        return self._settled(o.queue, lambda lane: settling.cancel(lane, o.sequences))
+        return self._settled(o, lambda lane: settling.cancel(lane, o.sequences))
 
     def _reschedule(self, o: op.Reschedule, _: int) -> Outcome:
-        return self._settled(o.queue, lambda lane: settling.reschedule(lane, o.sequences, o.after_ms, self.time))
+        return self._settled(o, lambda lane: settling.reschedule(lane, o.sequences, o.after_ms, self.time))
 
     def _complete_push(self, o: op.CompletePush, address: int) -> Outcome:
         """All or nothing: every receipt is alive and every target exists, or nothing happens."""
@@ -377,16 +408,29 @@ class State:
             return Refusal(Why.DEAD_RECEIPT)
         pushed = pushing.push(self, o.push, address)
         if not isinstance(pushed, Refusal):
-            settling.complete(lane, o.complete.sequences, o.complete.deliveries)
+            done = settling.complete(lane, o.complete.sequences, o.complete.deliveries)
+            if self.chronicle.open:
+                noting.settled(self, lane, o.complete, done)
         return pushed
 
     def _purge(self, o: op.Purge, _: int) -> Outcome:
         lane = self._lane(o.queue)
-        return Refusal(Why.NO_QUEUE) if lane is None else Done(clearing.purge(lane))
+        if lane is None:
+            return Refusal(Why.NO_QUEUE)
+        count = clearing.purge(lane)
+        if self.chronicle.open:
+            noting.cleared(self, lane, count)
+        return Done(count)
 
     def _expire(self, o: op.Expire, _: int) -> Outcome:
         lane = self._lane(o.queue)
-        return Refusal(Why.NO_QUEUE) if lane is None else Done(clearing.expire(lane, o.before))
+        if lane is None:
+            return Refusal(Why.NO_QUEUE)
+        gone: list[tuple[int, int]] | None = [] if self.chronicle.open else None
+        count = clearing.expire(lane, o.before, gone)
+        if gone:
+            noting.expired(self, lane, gone)
+        return Done(count)
 
     def _carry(self, o: op.Carry, address: int) -> Outcome:
         lane = self._lane(o.queue)
@@ -407,7 +451,17 @@ class State:
 
     def _reserving(self, o: op.Reserving, _: int) -> Outcome:
         lane = self._lane(o.queue)
-        return Refusal(Why.NO_QUEUE, str(o.queue)) if lane is None else reserving.reservation(lane, o)
+        if lane is None:
+            return Refusal(Why.NO_QUEUE, str(o.queue))
+        if not self.chronicle.open:
+            return reserving.reservation(lane, o)
+        ended = noting.held(lane, o)
+        outcome = reserving.reservation(lane, o)
+        noting.reserved(self, lane, o, ended, outcome)
+        return outcome
+
+    def _facts_tap(self, o: op.FactsTapping, _: int) -> Outcome:
+        return tapping.facts_tap(self.chronicle, o)
 
     def _skip(self, o: op.Skip, _: int) -> Outcome:
         producer = self.producers.judge(o.producer, o.epoch, o.number)
@@ -459,6 +513,7 @@ _HANDLERS: dict[type[Any], Handler] = {
     op.TapAdvance: State._tap,
     op.TapCut: State._tap,
     op.TapClose: State._tap,
+    **dict.fromkeys(get_args(op.FactsTapping), _since(FACTS_VERSION, State._facts_tap)),
     op.Carry: State._carry,
     op.Trim: State._trim,
     op.Tick: State._tick,

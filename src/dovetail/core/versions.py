@@ -8,5 +8,7 @@ FAIR_VERSION = 2
 """From here on a name in a lane without groups is a tenant; before, it meant nothing."""
 STAGES_VERSION = 3
 """From here on there are stages and reservations; before, their operations are refused."""
-APPLY_VERSION = 3
+FACTS_VERSION = 4
+"""From here on there are facts taps; before, their operations are refused."""
+APPLY_VERSION = 4
 """What this node speaks."""

@@ -2,6 +2,7 @@
 
     snapshot-<position>   the state (core/snapshot.py)
     taps-<position>       the notes of taps since the snapshot before, one section for each lane
+    facts-<position>      the chronicle's pages since the snapshot before, while a facts tap is open
     manifest-<position>   JSON, written last: what belongs together, with sizes; then all of it is read back and checked
 
 A snapshot without its manifest does not exist. It is made in a forked child, which has the state after exactly one entry, for nothing,
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from dovetail.core import snapshot
+from dovetail.core.chronicle import FactStretch
 from dovetail.core.chunk import GONE, TOMB, Chunk
 from dovetail.core.codec import messages_in
 from dovetail.core.lane import Lane
@@ -34,8 +36,10 @@ _RUN_BYTES = sum(column.itemsize for column in Runs().columns())
 PINS_MAX = 4_096
 STAGED = 0
 """In place of a queue, whose numbers begin at 1."""
+CHRONICLE = 0
 RECENT_RUNS_MIN = 256
 """Fewer notes than this stay in the snapshot itself."""
+RECENT_FACTS_MIN = 1024
 
 
 class Survey(NamedTuple):
@@ -50,7 +54,7 @@ class Survey(NamedTuple):
     """(lowest live address, queue, first sequence) of the chunks that reach lowest into the log: what pins its prefix. A staged record is
     (address, STAGED, 0)."""
     stretches: list[tuple[int, list[Any]]]
-    """(queue, stretch) of the notes that left memory."""
+    """(queue, stretch) of the notes that left memory; (CHRONICLE, stretch) of the facts."""
     bytes: int
 
 
@@ -107,13 +111,14 @@ class Snapshots:
         surveyed = survey(state, log)
         if survey_only:
             return surveyed
-        stretches = self._write_taps(state)
+        stretches, facts = self._write_taps(state), self._write_facts(state)
         name = f"snapshot-{position:020d}"
-        size = log.blobs.put(name, _gathered(snapshot.dump(state, lambda lane: stretches.get(lane.queue)), go_on))
+        size = log.blobs.put(name, _gathered(snapshot.dump(state, lambda lane: stretches.get(lane.queue), facts), go_on))
         manifest = {"version": 1, "snapshot": name, "bytes": size, "position": position}
         log.blobs.put(f"manifest-{position:020d}", iter([json.dumps(manifest).encode()]))
         verify(log.blobs.get(name), size)
-        return surveyed._replace(stretches=[(queue, list(stretch)) for queue, stretch in stretches.items()], bytes=size)
+        made = [(queue, list(stretch)) for queue, stretch in stretches.items()]
+        return surveyed._replace(stretches=made + ([(CHRONICLE, list(facts))] if facts is not None else []), bytes=size)
 
     def _write_taps(self, state: State) -> dict[int, Stretch]:
         lanes = [lane for lane in state.lanes.values() if len(lane.taps.recent) >= RECENT_RUNS_MIN]
@@ -127,9 +132,22 @@ class Snapshots:
             made[lane.queue] = Stretch(blob, runs.firsts[0], runs.firsts[-1] + runs.counts[-1], min(runs.addresses), runs.times[0])
         return made
 
+    def _write_facts(self, state: State) -> FactStretch | None:
+        chronicle = state.chronicle
+        pages = [page for page in chronicle.pages if len(page)]
+        if chronicle.rows < RECENT_FACTS_MIN:
+            return None
+        blob = f"facts-{state.position:020d}"
+        self._log.blobs.put(blob, chronicle.dump())
+        return FactStretch(blob, pages[0].first, pages[-1].end, sum([page.size for page in pages]), pages[0].times[0])
+
     def done(self, state: State, made: Survey) -> None:
         """The child has finished: its notes leave memory, and what is too old goes. Two snapshots are kept."""
         for queue, facts in made.stretches:
+            if queue == CHRONICLE:
+                if state.chronicle.open:
+                    state.chronicle.written(FactStretch(*facts))
+                continue
             lane = state.lanes.get(queue)
             if lane is not None and lane.taps.open:
                 lane.taps.written(Stretch(*facts))
@@ -145,12 +163,13 @@ class Snapshots:
         """Remove what no manifest and no tap names. Notes of taps stay as long as either kept snapshot may still need them."""
         kept = set(self.positions)
         needed = {stretch.blob for lane in state.lanes.values() for stretch in lane.taps.stretches}
+        needed |= {stretch.blob for stretch in state.chronicle.stretches}
         oldest = min(kept, default=0)
         for name in self._log.blobs.names():
             kind, _, number = name.partition("-")
             position = int(number) if number.isdigit() else -1
             lost = kind in ("snapshot", "manifest") and position not in kept and position < max(kept, default=0)
-            if lost or (kind == "taps" and name not in needed and position < oldest):
+            if lost or (kind in ("taps", "facts") and name not in needed and position < oldest):
                 self._log.blobs.remove(name)
 
 
