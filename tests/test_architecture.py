@@ -81,6 +81,7 @@ RULES: dict[str, Rule] = {
         # The last of them is what listening sides have in common.
         (
             *COMMON,
+            "core.chronicle",
             "core.codec",
             "core.column",
             "core.message",

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from dovetail.clock import Clock
 from dovetail.service.consumer import Consumer
-from dovetail.service.handles import Producer, Queue, Queues, Reservation, Stage, Tap
+from dovetail.service.handles import Facts, Producer, Queue, Queues, Reservation, Stage, Tap
 from dovetail.service.once import Once
 from dovetail.service.once import process_once as once
 from dovetail.service.received import Message, Messages
@@ -134,7 +134,7 @@ async def _next(batches: AsyncIterator[T]) -> T | None:
 
 
 _WRAPPED: tuple[tuple[Any, type[Blocking]], ...] = (
-    ((Queues, Queue, Tap, Producer, Stage, Reservation), Blocking),
+    ((Queues, Queue, Tap, Producer, Stage, Reservation, Facts), Blocking),
     (Messages, BlockingMessages),
     ((Message, Once), BlockingScope),
     (Consumer, BlockingConsumer),

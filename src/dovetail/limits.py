@@ -37,8 +37,12 @@ QUEUES_PER_PUSH_MAX = 1000
 TAPS_PER_QUEUE_MAX = 64
 FACTS_TAPS_MAX = 16
 """Of one namespace."""
+FACTS_READ_MAX = 8_192
+"""Facts in one read: the loop is busy with it for some milliseconds."""
+FACTS_MEMORY_BYTES_MAX = 256 << 20
+"""Of the facts that a tap keeps on a store where they stay in memory."""
 FACTS_BYTES_DEFAULT = 8 << 30
-"""Facts that a tap keeps where it does not say how many."""
+"""Of the facts that a tap keeps where it does not say how many."""
 RESERVATION_NAME_BYTES_MAX = 128
 RESERVATIONS_PER_QUEUE_MAX = 64
 RESERVED_BATCHES_MAX = 1_000

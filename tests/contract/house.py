@@ -109,7 +109,13 @@ class House:
             taps = {tap: await _read(queue, tap.name) for tap in await queue.taps()}
             batches = [(one, [await queue.reserved(one.name, batch) for batch in one.batches]) for one in await queue.reservations()]
             seen[namespace, name] = (queue.lane.attributes, await queue.counts(), await everything(queue), taps, batches)
-        return seen | {("", "stages"): await self.node.stages()}
+        kept = [(namespace, tap, await self._facts_of(namespace, tap)) for namespace, tap in self.node.store.facts_taps()]
+        return seen | {("", "stages"): await self.node.stages(), ("", "facts"): kept}
+
+    async def _facts_of(self, namespace: str, tap: Any) -> Any:
+        if tap.lost_count:
+            return "cut"
+        return (await (await self.node.facts(tap.name, namespace=namespace)).read(max=100_000)).facts
 
 
 async def _read(queue: Queue, name: str) -> Any:

@@ -196,7 +196,8 @@ class ServedHouse(House):
             taps = {tap: await _read(Tap(queue, tap.name, tap.next)) for tap in await queue.taps()}
             batches = [(one, [await queue.reserved(one.name, batch) for batch in one.batches]) for one in await queue.reservations()]
             seen[namespace, name] = (queue.lane.attributes, await queue.counts(), await everything(queue), taps, batches)
-        return seen | {("", "stages"): await self.node.stages()}
+        kept = [(tap, await self._facts_of("default", tap)) for tap in await self.node.facts_taps()]
+        return seen | {("", "stages"): await self.node.stages(), ("", "facts"): kept}
 
 
 async def _read(tap: Tap) -> Any:

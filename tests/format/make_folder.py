@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 import dovetail
-from dovetail import Node, Outgoing
+from dovetail import Messages, Node, Outgoing, Queue
 from dovetail.clock import ManualClock
 from dovetail.settings import Local, Settings
 from dovetail.stores.store import Outgoing as Raw
@@ -77,7 +77,23 @@ async def stages_and_reservations(node: Node) -> dict[str, object]:
     await broker.reserve_open(job.lane, "released")
     await broker.reserve(job.lane, "released", epoch + 1, 7, 1)
     await broker.reserve_release(job.lane, "released")
-    return {"version": 3, "epoch": epoch}
+    return {"version": 3, "epoch": epoch} | await facts_taps(node)
+
+
+async def facts_taps(node: Node) -> dict[str, object]:
+    """Since apply version 4. So many facts that they are written beside the log."""
+    tap, other = await node.facts("audit"), await node.facts("gone", start="latest")
+    job = await node.queue("audited")
+    for message in [*await job.receive(), *await _sent(job, 600)]:
+        await message.complete()
+    await other.close()
+    await tap.advance(5)
+    return {"version": 4}
+
+
+async def _sent(queue: Queue, count: int) -> Messages:
+    await queue.send_many([b"audited"] * count)
+    return await queue.receive(max=count)
 
 
 async def after_the_snapshot(node: Node) -> dict[str, object]:
@@ -98,6 +114,8 @@ async def after_the_snapshot(node: Node) -> dict[str, object]:
     await node.broker.stage(b"4" * 16, [sink.lane], [Raw(b"published tail")])
     await node.broker.publish([b"4" * 16], OWNER, 5)
     await node.broker.reserve(job.lane, "job", 1, 3, 1)
+    audited = await node.queue("audited")
+    await audited.send(b"tail")
     return {"b1": b1.receipt}
 
 

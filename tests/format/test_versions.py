@@ -29,7 +29,7 @@ async def look(folder: Path, facts: dict[str, Any]) -> None:
     clock = ManualClock(MADE_AT_MS + 1000)
     async with dovetail.open(f"local:{folder}", settings=SETTINGS, clock=clock) as node:
         version = facts.get("version", 1)
-        names = ["grouped", "once", "purged", *["fair"] * (version >= 2), *["sink", "job"] * (version >= 3)]
+        names = ["grouped", "once", "purged", *["fair"] * (version >= 2), *["sink", "job"] * (version >= 3), *["audited"] * (version >= 4)]
         assert (await node.queues(), await node.queues(namespace="eu")) == (sorted(names), ["dead", "plain"])
         assert await states(node, "plain", "eu") == [
             (b"leased", "leased"),
@@ -54,6 +54,8 @@ async def look(folder: Path, facts: dict[str, Any]) -> None:
             await look_at_tenants(node)
         if "sink" in names:
             await look_at_stages_and_reservations(node, facts["epoch"], clock)
+        if "audited" in names:
+            await look_at_facts(node)
         await look_at_groups_and_repeats(node, facts, clock)
 
 
@@ -93,6 +95,18 @@ async def look_at_stages_and_reservations(node: Node, epoch: int, clock: ManualC
     assert [one.body for one in await job.receive(max=9)] == [b"5", b"staged", b"too"]
 
 
+async def look_at_facts(node: Node) -> None:
+    assert [(one.name, one.next, one.lost_count) for one in await node.facts_taps()] == [("audit", 5, 0)]
+    found = (await (await node.facts("audit")).read(max=10_000)).facts
+    audited = [one for one in found if one.queue == "audited"]
+    *written, tail = [one.number for one in audited]
+    assert written == list(range(5, 1802)) and tail > 1802, "the last came behind the snapshot"
+    assert [one.sequence for one in audited if one.kind == "push"] == [*range(4, 602)]
+    assert [one.sequence for one in audited if one.kind in ("delivery", "complete")] == [*range(1, 601), *range(1, 601)]
+    told = [(one.queue, one.kind, one.count) for one in found if one.kind in ("purge", "reserve", "requeue")]
+    assert told == [("grouped", "requeue", 1), ("purged", "purge", 1), ("job", "reserve", 1)]
+
+
 async def look_at_groups_and_repeats(node: Node, facts: dict[str, Any], clock: ManualClock) -> None:
     assert await states(node, "grouped") == [
         (b"a1", "leased"),
@@ -127,4 +141,4 @@ def test_a_folder_of_every_version_is_read_whole(archive: Path, tmp_path: Path) 
 
 
 def test_there_is_a_folder_of_this_version() -> None:
-    assert ARCHIVES, "make it: python -m tests.format.make_folder tests/format/v3.tar.gz"
+    assert ARCHIVES, "make it: python -m tests.format.make_folder tests/format/v4.tar.gz"

@@ -28,9 +28,11 @@ _LOOKS = (
     requests.TapRead,
     requests.Stages,
     requests.ReserveRead,
+    requests.FactsRead,
+    requests.FactsAbout,
     requests.About,
 )
-"""What changes nothing when it is asked again. (An About that does is never asked again.)"""
+"""What changes nothing when it is asked again. (An About or a FactsAbout that does is never asked again.)"""
 
 
 class Ask:

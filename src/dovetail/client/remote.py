@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from dovetail.client.checks import check_duration, check_messages, check_places
+from dovetail.client.chronicling import RemoteFacts
 from dovetail.client.handout import Row, Rows, parts_of, texts_to_parts
 from dovetail.client.place import Place
 from dovetail.client.redriving import Redriving, rate_of
@@ -44,7 +45,7 @@ _U64 = 1 << 64
 LIST_NAMES = 1_000
 
 
-class Remote(RemoteStages, RemoteReservations):
+class Remote(RemoteStages, RemoteReservations, RemoteFacts):
     def __init__(self, session: Session) -> None:
         self._session = session
         self._ask = session.asks.ask

@@ -4,7 +4,6 @@ chronicle is open, behind the change and before its outcome is given.
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise, repeat
@@ -31,7 +30,7 @@ _SETTLES = {
     op.Reschedule: Fact.RESCHEDULE,
 }
 _MARK_MAX = (1 << 63) - 1
-_READY_RUNS = re.compile(bytes((READY,)) + b"+")
+_READY_BYTE = bytes((READY,))
 
 
 def note(state: State, kind: Fact, queue: int, rows: tuple[Any, Any, Any, Any], *more: Any, again: bool = False) -> None:
@@ -48,8 +47,12 @@ def pushed(state: State, lane: Lane, o: Push, start: int, answer: Pushed) -> Non
     if answer.repeats:
         outcomes = [REPEAT if index in answer.repeats else DONE for index in range(count)]
     label, number = (o.numbered.producer, o.numbered.number + start) if o.numbered is not None else (b"", NONE)
+    delays = _delays(lane, o, start, count)
+    if isinstance(delays, int):
+        note(state, Fact.PUSH, lane.queue, (answer.sequences, repeat(0, count), sizes, outcomes), delays, 0, label, number)
+        return
     at = 0
-    for delay, length in _stretches(_delays(lane, o, start, count), count):
+    for delay, length in _stretches(delays):
         end = at + length
         rows = (answer.sequences[at:end], repeat(0, length), sizes[at:end], outcomes[at:end])
         note(state, Fact.PUSH, lane.queue, rows, delay, 0, label, number + at if label else NONE)
@@ -93,11 +96,8 @@ def _delays(lane: Lane, o: Push, start: int, count: int) -> Sequence[int] | int:
     return [default if delay == DEFAULT else delay for delay in o.delays[start : start + count]]
 
 
-def _stretches(values: Sequence[int] | int, count: int) -> Iterator[tuple[int, int]]:
+def _stretches(values: Sequence[int]) -> Iterator[tuple[int, int]]:
     """(value, how many neighbours have it)"""
-    if isinstance(values, int):
-        yield values, count
-        return
     for value, alike in groupby(values):
         yield value, sum(1 for _ in alike)
 
@@ -161,8 +161,12 @@ def expired(state: State, lane: Lane, gone: Sequence[tuple[int, int]]) -> None:
 
 def ready_runs(chunk: Chunk) -> Iterator[tuple[int, int]]:
     """The runs of READY messages of a chunk."""
-    for found in _READY_RUNS.finditer(chunk.states):
-        yield chunk.base + found.start(), found.end() - found.start()
+    at = chunk.states.find(READY)
+    while at >= 0:
+        rest = chunk.states[at:]
+        length = len(rest) - len(rest.lstrip(_READY_BYTE))
+        yield chunk.base + at, length
+        at = chunk.states.find(READY, at + length)
 
 
 def runs(state: State, kind: Fact, queue: int, found: Sequence[tuple[int, int]], label: bytes = b"", mark: int = NONE) -> None:

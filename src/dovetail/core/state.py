@@ -8,13 +8,13 @@ its neighbours.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, get_args
 
-from dovetail.core import clearing, noting, pushing, reserving, settling, staging, tapping
+from dovetail.core import clearing, moving, noting, pushing, reserving, settling, staging, tapping
 from dovetail.core import operation as op
 from dovetail.core.catalog import Catalog
 from dovetail.core.chronicle import REPEAT, Chronicle, Fact
-from dovetail.core.chunk import HELD, READY, Chunk
 from dovetail.core.digest import Digests
 from dovetail.core.groups import Groups
 from dovetail.core.lane import Lane
@@ -66,7 +66,7 @@ class State:
         self.rules_version = 0
         """Grows with every queue that is made, changed or dropped. It counts from the start of the process and is no part of the state."""
         self._writer = b""
-        self._moved: set[tuple[int, int]] = set()
+        self.moved: set[tuple[int, int]] = set()
         """(queue, sequence) of messages that were moved by the entry under way: each moves at most once."""
 
     def apply(
@@ -77,7 +77,7 @@ class State:
         step = max(0, stamp - self.time) if self.time else 0
         self.time += step if self.time else stamp
         self.position, self.ahead_s = after, head.ahead_s
-        self._moved.clear()
+        self.moved.clear()
         self._writer = head.writer
         if not head.writer:
             return self._take_effect(operations, addresses)
@@ -103,7 +103,7 @@ class State:
 
     def _take_effect(self, operations: Sequence[Operation], addresses: Sequence[int]) -> Applied:
         handouts: list[Handout] = []
-        outcomes = []
+        outcomes: list[Outcome] = []
         handlers, chronicle = _HANDLERS, self.chronicle
         for operation, address in zip(operations, addresses, strict=True):
             if chronicle.open:
@@ -124,7 +124,7 @@ class State:
             if queue in self.lanes:
                 self.lanes[queue].waiters.leave_with(writer)
         for _, queue, sequence, delivery in handed:
-            held = self._lane(queue)
+            held = self.lane(queue)
             if held is not None:
                 done = settling.release(held, (sequence,), (delivery,), self.time)
                 if self.chronicle.open:
@@ -137,7 +137,7 @@ class State:
         while served:
             served = False
             for queue in list(self.waiting):
-                lane = self._lane(queue)
+                lane = self.lane(queue)
                 if lane is None or not lane.waiters:
                     del self.waiting[queue]
                 else:
@@ -167,7 +167,7 @@ class State:
                 for offset in range(taken.length):
                     known.handed.append((self.position, queue, taken.sequence + offset, taken.delivery + offset))
 
-    def _lane(self, queue: int) -> Lane | None:
+    def lane(self, queue: int) -> Lane | None:
         """The lane, with its time advanced: what is due is visible, and waiters whose time is over have left."""
         lane = self.lanes.get(queue)
         if lane is not None:
@@ -246,7 +246,7 @@ class State:
         return Done(o.queue)
 
     def _configure(self, o: op.Configure, _: int) -> Outcome:
-        lane = self._lane(o.queue)
+        lane = self.lane(o.queue)
         if lane is None:
             return Refusal(Why.NO_QUEUE)
         if lane.attributes.grouped != o.attributes.grouped:
@@ -276,7 +276,7 @@ class State:
         return bool(lane.attributes.in_flight_max) and lane.leased >= lane.attributes.in_flight_max
 
     def _pop(self, o: op.Pop, address: int) -> Outcome:
-        lane = self._lane(o.queue)
+        lane = self.lane(o.queue)
         if lane is None:
             return Refusal(Why.NO_QUEUE, str(o.queue))
         if o.attempt:
@@ -305,7 +305,7 @@ class State:
         lease = lane.lease_for(lease_ms)
         room = lane.attributes.in_flight_max - lane.leased if lane.attributes.in_flight_max else most
         dead_letter = lane.attributes.dead_letter
-        bury = self._bury if dead_letter in self.lanes and dead_letter != lane.queue else None
+        bury = partial(moving.bury, self) if dead_letter in self.lanes and dead_letter != lane.queue else None
         taken = lane.pop(self.time, min(most, room), lease, delete, bury)
         if self.chronicle.open and taken:
             noting.taken(self, lane, taken, lease, delete=delete)
@@ -324,48 +324,8 @@ class State:
             noting.taken(self, lane, taken, lease, delete=False, outcome=REPEAT)
         return Popped(lane.queue, taken, self.time + lease)
 
-    def _bury(self, lane: Lane, chunk: Chunk, at: int) -> None:
-        """Received too often: on to the dead letters, where its count starts again."""
-        self._move_message(lane, chunk, at, self.lanes[lane.attributes.dead_letter], Fact.DEAD_LETTER)
-
-    def _move_message(self, lane: Lane, chunk: Chunk, at: int, target: Lane, why: Fact) -> None:
-        address, item = chunk.place(at)
-        origin = chunk.origin_from(at, lane.queue)
-        name = lane.order.name_of(chunk, at) if lane.order is not None and pushing.names_count(self, target) else b""
-        lane.remove(chunk, at)
-        target.advance(self.time)
-        adopted = target.adopt(self.time, address, item, name, origin)
-        self._moved.add((target.queue, adopted))
-        if self.chronicle.open:
-            noting.moved(self, why, lane, chunk.base + at, target, adopted)
-
-    def _move(self, o: op.Move, _: int) -> Outcome:
-        """Redrive: visible messages of the source, in order, go to the target or back to where they came from."""
-        lane = self._lane(o.source)
-        if lane is None or (o.target and o.target not in self.lanes):
-            return Refusal(Why.NO_QUEUE)
-        chosen: list[tuple[Chunk, int, Lane]] = []
-        blocked: set[int] = set()
-        for chunk, at in lane.walk():
-            if len(chosen) == o.max:
-                break
-            group = chunk.named(at) if lane.groups is not None else 0
-            if group in blocked or chunk.states[at] not in (READY, HELD):
-                # The members of a group go in order: none passes one that stays.
-                if group:
-                    blocked.add(group)
-                continue
-            origin = chunk.origin(at)
-            target = self.lanes.get(o.target or (origin.source if origin is not None else 0))
-            moved = (lane.queue, chunk.base + at) in self._moved
-            if target is not None and target is not lane and not moved:
-                chosen.append((chunk, at, target))
-        for chunk, at, target in chosen:
-            self._move_message(lane, chunk, at, target, Fact.REDRIVE)
-        return Done(len(chosen))
-
     def _settled(self, o: op.Settle | op.BySequence, act: Callable[[Lane], Sequence[bool]]) -> Outcome:
-        lane = self._lane(o.queue)
+        lane = self.lane(o.queue)
         if lane is None:
             return Refusal(Why.NO_QUEUE, str(o.queue))
         done = act(lane)
@@ -396,7 +356,7 @@ class State:
 
     def _complete_push(self, o: op.CompletePush, address: int) -> Outcome:
         """All or nothing: every receipt is alive and every target exists, or nothing happens."""
-        lane = self._lane(o.complete.queue)
+        lane = self.lane(o.complete.queue)
         if lane is None:
             return Refusal(Why.NO_QUEUE, str(o.complete.queue))
         number = o.push.numbered
@@ -414,7 +374,7 @@ class State:
         return pushed
 
     def _purge(self, o: op.Purge, _: int) -> Outcome:
-        lane = self._lane(o.queue)
+        lane = self.lane(o.queue)
         if lane is None:
             return Refusal(Why.NO_QUEUE)
         count = clearing.purge(lane)
@@ -423,7 +383,7 @@ class State:
         return Done(count)
 
     def _expire(self, o: op.Expire, _: int) -> Outcome:
-        lane = self._lane(o.queue)
+        lane = self.lane(o.queue)
         if lane is None:
             return Refusal(Why.NO_QUEUE)
         gone: list[tuple[int, int]] | None = [] if self.chronicle.open else None
@@ -433,7 +393,7 @@ class State:
         return Done(count)
 
     def _carry(self, o: op.Carry, address: int) -> Outcome:
-        lane = self._lane(o.queue)
+        lane = self.lane(o.queue)
         place = lane.find(o.sequence) if lane is not None else None
         if place is None or place[0].place(place[1])[0] != o.address:
             return Done(0)
@@ -446,11 +406,11 @@ class State:
         return op.Opened(*self.producers.open(o.producer))
 
     def _tap(self, o: op.TapOpen | op.TapAdvance | op.TapCut | op.TapClose, _: int) -> Outcome:
-        lane = self._lane(o.queue)
+        lane = self.lane(o.queue)
         return Refusal(Why.NO_QUEUE, str(o.queue)) if lane is None else tapping.tap(lane, o)
 
     def _reserving(self, o: op.Reserving, _: int) -> Outcome:
-        lane = self._lane(o.queue)
+        lane = self.lane(o.queue)
         if lane is None:
             return Refusal(Why.NO_QUEUE, str(o.queue))
         if not self.chronicle.open:
@@ -506,7 +466,7 @@ _HANDLERS: dict[type[Any], Handler] = {
     op.CompletePush: State._complete_push,
     op.Purge: State._purge,
     op.Expire: State._expire,
-    op.Move: State._move,
+    op.Move: moving.move,
     op.ProducerOpen: State._producer_open,
     op.Skip: State._skip,
     op.TapOpen: State._tap,

@@ -16,11 +16,12 @@ from dovetail.service.dequeue import Dequeue
 from dovetail.service.meters import Meter, Meters
 from dovetail.service.metrics import Registry
 from dovetail.service.redrive import Redrive
-from dovetail.stores.store import Delivery, Handed, Landed, Lane, Noted, Number, One, Outgoing, Reply, Store, Stored, Waiting
+from dovetail.stores.store import Delivery, FactsRead, Handed, Landed, Lane, Noted, Number, One, Outgoing, Reply, Store, Stored, Waiting
 
 __all__ = [
     "Broker",
     "Delivery",
+    "FactsRead",
     "Handed",
     "Landed",
     "Lane",

@@ -10,14 +10,13 @@ from dovetail.core.operation import DEFAULT, Attributes, Published
 from dovetail.errors import BadRequest, QueueExists
 from dovetail.limits import BATCH_MESSAGES_MAX, WAIT_MS_MAX
 from dovetail.service.broker import Broker
+from dovetail.service.fact import Happened, happened
 from dovetail.service.redrive import Redrive
 from dovetail.service.verbs import Held, Receipts
 from dovetail.stores.store import Counts, Delivery, Lane, Number, Outgoing, ReservationFacts, StageFacts, Stored, TapFacts, Tapped, Waiting
 
 NAMESPACE = "default"
-_NO_ARROW = (
-    "Arrow is what a server answers with: it spares its clients the objects. In the same process there are Tap.read and Reservation.read."
-)
+_NO_ARROW = "Arrow is what a server answers with: it spares its clients the objects. In the same process there is `read`."
 PAUSE_S = 0.05
 """Between two receives that got nothing. They wait for an hour each, except in a node that is about to stop."""
 
@@ -201,6 +200,27 @@ class Embedded:
 
     async def reservations(self, place: Lane) -> list[ReservationFacts]:
         return place.reservations()
+
+    # Facts
+
+    async def facts_open(self, namespace: str, name: str, start: int, age_ms: int, size: int) -> int:
+        return await self._store.facts_open(namespace, name, start, age_ms, size)
+
+    async def facts_taps(self, namespace: str) -> list[TapFacts]:
+        return [tap for _, tap in self._store.facts_taps(namespace)]
+
+    async def facts_read(self, namespace: str, name: str, most: int, from_number: int | None) -> tuple[list[Happened], int, int]:
+        read = self._store.facts_read(namespace, name, most, from_number)
+        return happened(read), read.next, read.end
+
+    async def facts_read_arrow(self, namespace: str, name: str, most: int, from_number: int | None) -> tuple[bytes, int]:
+        raise BadRequest(_NO_ARROW)
+
+    async def facts_advance(self, namespace: str, name: str, number: int) -> int:
+        return await self._store.facts_advance(namespace, name, number)
+
+    async def facts_close(self, namespace: str, name: str) -> None:
+        await self._store.facts_close(namespace, name)
 
 
 class Put:

@@ -15,6 +15,8 @@ from dovetail.core.operation import DEFAULT, EARLIEST, LATEST, Published
 from dovetail.errors import BadRequest, LimitExceeded, NoSuchQueue, Refused
 from dovetail.limits import BATCH_MESSAGES_MAX, QUEUE_NAME_BYTES_MAX
 from dovetail.service.consumer import CREDIT_BYTES, CREDIT_MESSAGES, HOLD_S, Consumer
+from dovetail.service.fact import Happened
+from dovetail.service.facts import Chronicled, Facts
 from dovetail.service.once import Once, process_once
 from dovetail.service.received import Message, Messages
 from dovetail.service.reservation import Reservable, Reservation
@@ -22,6 +24,7 @@ from dovetail.service.stage import Stage, Staged
 from dovetail.service.values import (
     ArrowBatch,
     Batch,
+    FactsBatch,
     OpenStage,
     Outgoing,
     Peeked,
@@ -40,8 +43,9 @@ from dovetail.stores import store as seam
 from dovetail.stores.store import Counts, Number
 
 __all__ = [
-    "ArrowBatch", "Attribute", "Batch", "Consumer", "Counts", "Message", "Messages", "Once", "OpenStage", "Outgoing", "Peeked", "Producer",
-    "Published", "Queue", "Queues", "Reservation", "Reserved", "Sent", "SentMany", "Stage", "Tap", "Tapped", "process_once",
+    "ArrowBatch", "Attribute", "Batch", "Consumer", "Counts", "Facts", "FactsBatch", "Happened", "Message", "Messages", "Once", "OpenStage",
+    "Outgoing", "Peeked", "Producer", "Published", "Queue", "Queues", "Reservation", "Reserved", "Sent", "SentMany", "Stage", "Tap",
+    "Tapped", "process_once",
 ]  # fmt: skip
 
 _DAY_S = 86_400
@@ -291,7 +295,7 @@ class Queue(Reservable):
         return f"Queue({self.name!r})"
 
 
-class Queues(Staged):
+class Queues(Staged, Chronicled):
     """What a node in this process and a connection to one have in common: its queues and its producers."""
 
     def __init__(self, verbs: Verbs) -> None:

@@ -1,4 +1,5 @@
-"""How far those are behind who read a queue by name: its taps, and the owners of its reservations. Gauges, read when the page is made.
+"""How far those are behind who read by name: taps of a queue, owners of its reservations, facts taps of a namespace. Gauges, read when the
+page is made.
 
 A name is a label, so their number is bounded; those that are gone leave the page.
 """
@@ -6,21 +7,21 @@ A name is a label, so their number is bounded; those that are gone leave the pag
 from __future__ import annotations
 
 from dovetail.service.metrics import Gauge, Registry
-from dovetail.stores.store import Lane
+from dovetail.stores.store import Lane, Store
 
 SHOWN_MAX = 10_000
 """Taps with series of their own, and as many reservations: those that are met first."""
 
 
 class Named:
-    """Gauges with the labels (namespace, queue, `label`), all set and forgotten together."""
+    """Gauges with these labels, all set and forgotten together."""
 
-    def __init__(self, registry: Registry, label: str, *metrics: tuple[str, str]) -> None:
-        self._families = [registry.gauge(name, doc, ("namespace", "queue", label)) for name, doc in metrics]
-        self._shown: dict[tuple[str, str, str], list[Gauge]] = {}
-        self._seen: set[tuple[str, str, str]] = set()
+    def __init__(self, registry: Registry, labels: tuple[str, ...], *metrics: tuple[str, str]) -> None:
+        self._families = [registry.gauge(name, doc, labels) for name, doc in metrics]
+        self._shown: dict[tuple[str, ...], list[Gauge]] = {}
+        self._seen: set[tuple[str, ...]] = set()
 
-    def set(self, labels: tuple[str, str, str], *values: float) -> None:
+    def set(self, labels: tuple[str, ...], *values: float) -> None:
         gauges = self._shown.get(labels)
         if gauges is None:
             if len(self._shown) >= SHOWN_MAX:
@@ -43,18 +44,31 @@ class Lags:
     def __init__(self, registry: Registry) -> None:
         self._taps = Named(
             registry,
-            "tap",
+            ("namespace", "queue", "tap"),
             ("dovetail_tap_lag_messages", "Messages that a tap has not let go of."),
             ("dovetail_tap_lag_seconds", "How long ago the first of them was pushed, about."),
             ("dovetail_tap_lost_messages", "Messages that a cut took from a tap, until its reader has gone on behind them."),
         )
         self._reservations = Named(
             registry,
-            "reservation",
+            ("namespace", "queue", "reservation"),
             ("dovetail_reservation_messages", "Messages set aside in batches that are not settled."),
             ("dovetail_reservation_batches", "Batches that are not settled."),
             ("dovetail_reservation_settled_batch", "The last batch that was settled; -1 before the first."),
         )
+
+        self._facts = Named(
+            registry,
+            ("namespace", "tap"),
+            ("dovetail_facts_tap_lag_facts", "Facts that a facts tap has not let go of, those of other namespaces included."),
+            ("dovetail_facts_tap_lag_seconds", "How long ago the first of them happened, about."),
+            ("dovetail_facts_tap_lost_facts", "Facts that a cut took from a facts tap, until its reader has gone on behind them."),
+        )
+
+    def look_at_facts(self, store: Store) -> None:
+        for space, tap in store.facts_taps():
+            age_ms = store.facts_age_ms(space, tap.name)
+            self._facts.set((space, tap.name), tap.end - tap.next, age_ms / 1000, tap.lost_count)
 
     def look(self, space: str, queue: str, lane: Lane) -> None:
         for tap in lane.taps():
@@ -65,3 +79,4 @@ class Lags:
     def looked(self) -> None:
         self._taps.looked()
         self._reservations.looked()
+        self._facts.looked()

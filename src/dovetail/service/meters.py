@@ -248,6 +248,7 @@ class Meters:
             if work >= STEP_WORK:
                 work = 0
                 yield
+        self._lags.look_at_facts(store)
         self._lags.looked()
         if others or self._others_row is not None:
             self._look_at_others(others, others_waiting, now_ms)

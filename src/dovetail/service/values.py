@@ -14,6 +14,7 @@ from dovetail.core import message as identity
 from dovetail.core.message import Attribute, dedup_hash, encode_attributes
 from dovetail.core.operation import DEFAULT
 from dovetail.errors import BadRequest, LimitExceeded
+from dovetail.service.fact import Happened
 from dovetail.service.verbs import Place
 from dovetail.stores import store as seam
 
@@ -154,9 +155,20 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class FactsBatch:
+    """What a facts tap read. Reading from `next` continues behind it."""
+
+    facts: list[Happened]
+    next: int
+
+    def __len__(self) -> int:
+        return len(self.facts)
+
+
+@dataclass(frozen=True, slots=True)
 class ArrowBatch:
     """What a tap, or a read of a reserved batch, gives as an Arrow IPC stream of one record batch: queue, sequence, time, id, group,
-    attributes, body."""
+    attributes, body. A facts tap has columns of its own."""
 
     stream: bytes
     next: int

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from dovetail.core.operation import DEFAULT, Attributes, Published
 from dovetail.errors import DovetailError
+from dovetail.service.fact import Happened
 from dovetail.stores.store import Counts, Number, Outgoing, ReservationFacts, StageFacts, Stored, TapFacts, Tapped, Waiting
 
 
@@ -266,3 +267,20 @@ class Verbs(Protocol):
     async def reserve_close(self, place: Any, name: str) -> int: ...
 
     async def reservations(self, place: Any) -> list[ReservationFacts]: ...
+
+    # Facts
+
+    async def facts_open(self, namespace: str, name: str, start: int, age_ms: int, size: int) -> int:
+        """Answers its position."""
+
+    async def facts_taps(self, namespace: str) -> list[TapFacts]: ...
+
+    async def facts_read(self, namespace: str, name: str, most: int, from_number: int | None) -> tuple[Sequence[Happened], int, int]:
+        """(facts, where reading on begins, the number that the next fact will get)"""
+
+    async def facts_read_arrow(self, namespace: str, name: str, most: int, from_number: int | None) -> tuple[bytes, int]:
+        """(an Arrow IPC stream, where reading on begins)"""
+
+    async def facts_advance(self, namespace: str, name: str, number: int) -> int: ...
+
+    async def facts_close(self, namespace: str, name: str) -> None: ...

@@ -94,6 +94,7 @@ class Chores:
         self.snapshots += 1
         self.last = survey
         await self._cut_taps()
+        await self._cut_facts()
         await self._trim(survey)
         store.snapshots.sweep(store.state)
         await self._carry(survey)
@@ -267,6 +268,12 @@ class Chores:
                 if target > tap.next:
                     _logger.warning("the tap %r of queue %d fell behind its bound and is cut to %d", name, lane.queue, target)
                     await store.committer.submit(op.TapCut(lane.queue, name, target))
+
+    async def _cut_facts(self) -> None:
+        store = self._store
+        for namespace, name, target in store.facts_bounds():
+            _logger.warning("the facts tap %r of %r fell behind its bound and is cut to %d", name, namespace, target)
+            await store.committer.submit(op.FactsCut(namespace, name, target))
 
     async def _expire_now_and_then(self) -> None:
         """What is past its retention goes, once the clocks can be trusted. Until then old messages are still delivered."""

@@ -30,6 +30,7 @@ from dovetail.stores.chores import Chores
 from dovetail.stores.columns import StoreColumns
 from dovetail.stores.committer import Committer
 from dovetail.stores.entrytime import EntryTime
+from dovetail.stores.facts import StoreFacts
 from dovetail.stores.lanes import ReplayedLane
 from dovetail.stores.snapshots import Snapshots, tap_stretch
 from dovetail.stores.stages import StoreStages
@@ -51,13 +52,14 @@ class Replay(NamedTuple):
     seconds: float
 
 
-class Replayed(StoreColumns, StoreStages):
+class Replayed(StoreColumns, StoreStages, StoreFacts):
     """Open with `await Replayed.open(log, clock)`, end with `await close()`."""
 
     _lane_type = ReplayedLane
 
     def __init__(self, log: Log, clock: Clock, snapshot_bytes: int) -> None:
-        super().__init__()
+        StoreColumns.__init__(self)
+        StoreFacts.__init__(self)
         if log.entry_bytes_max < ENTRY_BYTES_MIN:
             raise StorageError(f"The log takes entries of {log.entry_bytes_max} bytes; at least {ENTRY_BYTES_MIN} are needed.")
         self.log = log
@@ -74,6 +76,7 @@ class Replayed(StoreColumns, StoreStages):
             dedup_scope="queue",
             bytes_max=BODY_BYTES_MAX,
             fresh_counts=True,
+            facts=True,
         )
         self.snapshots = Snapshots(log)
         self.watchers: dict[int, Callable[[int], None]] = {}
@@ -194,6 +197,7 @@ class Replayed(StoreColumns, StoreStages):
             "dovetail_snapshot_failures": (chores.failures, "Snapshots that could not be made."),
             "dovetail_messages_carried": (chores.carried, "Messages written again so that old log could be trimmed."),
             **self.stage_facts(),
+            "dovetail_facts_bytes": (self.facts_bytes, "Bytes of facts that are kept for facts taps, in memory and beside the log."),
             "dovetail_replay_seconds": (self.replay.seconds, "How long the last start replayed the log."),
             "dovetail_clock_ahead_seconds": (self.time.drift_ms() / 1000, "Wall clock less entry time; look when it leaves ±2."),
         }

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 from dovetail.core.operation import DEFAULT, Attributes, Kind, Published, Push
 from dovetail.core.receipts import Part
+from dovetail.stores.factsseam import FactsRead as FactsRead
+from dovetail.stores.factsseam import FactsStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Promises:
     """queue · none"""
     bytes_max: int
     fresh_counts: bool
+    facts: bool = False
+    """what happened to queues can be read as a table"""
 
 
 class Outgoing(NamedTuple):
@@ -392,7 +396,7 @@ class Lane(Protocol):
     def reservations(self) -> list[ReservationFacts]: ...
 
 
-class Store(Protocol):
+class Store(FactsStore, Protocol):
     promises: Promises
 
     @property

@@ -58,6 +58,10 @@ REQUESTS: list[requests.Request] = [
     *(requests.Reservation(kind, 1, "jöb") for kind in (Kind.RESERVE_OPEN, Kind.RESERVE_RELEASE, Kind.RESERVE_CLOSE)),
     requests.Reserve(1, "job", 2, 3, 4),
     requests.ReserveRead(1, "job", 2, 3, 4, 5, True),
+    requests.FactsOpen("täp", 2**64 - 1, 5, 6, "eu"),
+    requests.FactsRead("tap", 7, 8),
+    requests.FactsAdvance("tap", 9, "eu"),
+    *(requests.FactsAbout(kind, "t", "eu") for kind in (Kind.FACTS_LIST, Kind.FACTS_CLOSE)),
     requests.ReserveSettle(1, "job", 2, -3),
 ]
 COLUMN = Column.of([b"a", b"", b"bcd"])

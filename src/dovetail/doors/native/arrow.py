@@ -17,9 +17,11 @@ import pyarrow.compute as pc
 from dovetail.core import slices
 from dovetail.core.message import MIX
 from dovetail.core.slices import Piece
+from dovetail.doors.native import factarrow
 from dovetail.doors.native.answers.messages import MESSAGES
 from dovetail.doors.native.frames import HEADER, Kind
 from dovetail.doors.native.tapping import Part, Reading, has_ids
+from dovetail.service.broker import FactsRead
 
 SCHEMA = pa.schema(
     [
@@ -48,6 +50,13 @@ class Streams:
         """One ARROW frame."""
         stream = self.stream(reading, salt)
         head = MESSAGES.pack(reading.queue, reading.next, reading.end, reading.messages, 0)
+        return b"".join((HEADER.pack(len(head) + len(stream), Kind.ARROW, 0, 0, number), head, stream))
+
+    @staticmethod
+    def facts_frame(number: int, read: FactsRead) -> bytes:
+        """One ARROW frame of what happened."""
+        stream = factarrow.stream(read)
+        head = MESSAGES.pack(0, read.next, read.end, len(read.page), 0)
         return b"".join((HEADER.pack(len(head) + len(stream), Kind.ARROW, 0, 0, number), head, stream))
 
     def stream(self, reading: Reading, salt: bytes) -> Any:

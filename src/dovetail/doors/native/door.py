@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.clock import Clock
 from dovetail.doors.native import (
     answers,
+    chronicling,
     consuming,
     pulling,
     pushing,
@@ -124,6 +125,11 @@ VERBS: dict[int, Verb] = {
     Kind.RESERVE_RELEASE: reserving.reserve_release,
     Kind.RESERVE_CLOSE: reserving.reserve_release,
     Kind.RESERVE_LIST: reserving.reserve_list,
+    Kind.FACTS_OPEN: chronicling.facts_open,
+    Kind.FACTS_LIST: chronicling.facts_list,
+    Kind.FACTS_READ: chronicling.facts_read,
+    Kind.FACTS_ADVANCE: chronicling.facts_advance,
+    Kind.FACTS_CLOSE: chronicling.facts_close,
 }
 
 
@@ -203,7 +209,10 @@ class Door:
             bounds.in_flight_max,
             bounds.waits_max,
             round(bounds.idle_s * 1000),
-            answers.ARROW_FEATURE * self.has_arrow | answers.STAGE_FEATURE | answers.RESERVE_FEATURE,
+            answers.ARROW_FEATURE * self.has_arrow
+            | answers.STAGE_FEATURE
+            | answers.RESERVE_FEATURE
+            | answers.FACTS_FEATURE * (store.promises.facts and self.has_arrow),
             caller.account,
             caller.namespace,
             store.promises.durability,

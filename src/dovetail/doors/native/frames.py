@@ -84,6 +84,11 @@ class Kind(IntEnum):
     RESERVE_RELEASE = 64
     RESERVE_CLOSE = 65
     RESERVE_LIST = 66
+    FACTS_OPEN = 67
+    FACTS_LIST = 68
+    FACTS_READ = 69
+    FACTS_ADVANCE = 70
+    FACTS_CLOSE = 71
 
     HELLO = 128
     WELCOME = 129

@@ -123,12 +123,18 @@ class Look(Slot):
     __slots__ = ("_look",)
 
     def __init__(
-        self, connection: Connection, number: int, kind: int, opened: Opened, look: Callable[[], bytes], after: Future[Any] | None = None
+        self,
+        connection: Connection,
+        number: int,
+        kind: int,
+        opened: Opened | None,
+        look: Callable[[], bytes],
+        after: Future[Any] | None = None,
     ) -> None:
-        """`after` is something that must be there first."""
-        super().__init__(connection, number, kind, opened.order)
+        """`after` is something that must be there first. What is of no one queue stands in no order."""
+        super().__init__(connection, number, kind, opened.order if opened is not None else None)
         self._look = look
-        after = after or opened.returning
+        after = after or (opened.returning if opened is not None else None)
         if after is None:
             self.place(look)
         else:

@@ -4,7 +4,7 @@ They belong to the *keeper*, the lowest open writer that is not silent. Every no
 themselves for it, or none: every chore can be done twice, and whoever is the keeper later finds what is still to be done.
 
 A snapshot is made in a forked child as on `local`, then carried to the engine, read back from there and checked; its manifest follows last.
-Notes of taps stay in the state and its snapshots.
+Notes of taps, and facts, stay in the state and its snapshots.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from dovetail.core import operation as op
+from dovetail.core.chronicle import FactStretch
 from dovetail.core.snapshot import END, sections
 from dovetail.core.state import State
 from dovetail.core.taps import Stretch
@@ -115,6 +116,9 @@ class SharedSnapshots(Snapshots):
     def _write_taps(self, state: State) -> dict[int, Stretch]:
         return {}
 
+    def _write_facts(self, state: State) -> FactStretch | None:
+        return None
+
 
 def _snapshot(position: int) -> str:
     return f"snapshot-{position:020d}"
@@ -148,6 +152,7 @@ class SharedChores(Chores):
         self.snapshots += 1
         self.last = survey
         await self._cut_taps()
+        await self._cut_facts()
         await self._trim(survey)
         await self._carry(survey)
         return survey

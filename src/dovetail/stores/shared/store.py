@@ -106,6 +106,10 @@ class SharedStore(Replayed):
         committer = SharedCommitter(self.log, time, self._applied, self.state)
         return time, committer, SharedChores(self, snapshot_bytes)
 
+    @property
+    def facts_leave_memory(self) -> bool:
+        return False
+
     async def close(self) -> None:
         await super().close()
         await self.log.shut()

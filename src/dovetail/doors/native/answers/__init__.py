@@ -9,6 +9,7 @@ from dovetail.doors.native import frames
 from dovetail.doors.native.answers.connection import (
     ARROW_FEATURE,
     CHALLENGE,
+    FACTS_FEATURE,
     OPEN,
     RESERVE_FEATURE,
     STAGE_FEATURE,
@@ -44,8 +45,8 @@ from dovetail.doors.native.fields import UNREADABLE, Malformed, NoSuchKind, Walk
 from dovetail.doors.native.frames import Frame, Kind
 
 __all__ = [
-    "ARROW_FEATURE", "ATTRIBUTES", "CHALLENGE", "DURABILITY", "GROUPS", "HISTORY", "IDS", "OPEN", "REDRIVES", "REFUSED", "REPEAT",
-    "STATES", "STORED", "Hello", "Welcome", "Error", "Bye", "Pong", "Done", "Opened", "Queues", "Named", "Lane", "Pushed", "Run",
+    "ARROW_FEATURE", "ATTRIBUTES", "CHALLENGE", "DURABILITY", "FACTS_FEATURE", "GROUPS", "HISTORY", "IDS", "OPEN", "REDRIVES", "REFUSED",
+    "REPEAT", "STATES", "STORED", "Hello", "Welcome", "Error", "Bye", "Pong", "Done", "Opened", "Queues", "Named", "Lane", "Pushed", "Run",
     "Deliveries", "Settled", "Counted", "Messages", "Arrow", "Redriving", "Producing", "Tap", "Taps", "Joined", "Published", "OpenStage",
     "Staged", "Reserving", "Reserved", "Reservation", "Reservations", "RESERVE_FEATURE", "STAGE_FEATURE", "KINDS", "Answer", "decode",
     "encode", "flags_of",

@@ -15,6 +15,8 @@ STAGE_FEATURE = 2
 """It takes stages, and publishes them."""
 RESERVE_FEATURE = 4
 """It knows reservations."""
+FACTS_FEATURE = 8
+"""It knows facts taps, whose reads are Arrow."""
 OPEN, CHALLENGE = 0, 1
 """In HELLO: whether a proof is asked for."""
 

@@ -13,6 +13,7 @@ from dovetail.doors.native import frames
 from dovetail.doors.native.fields import UNREADABLE, Malformed, NoSuchKind, Walk
 from dovetail.doors.native.frames import Frame, Kind
 from dovetail.doors.native.requests.connection import Auth, Ping, Producer, Skip
+from dovetail.doors.native.requests.facts import FACTS_POSITION, FactsAbout, FactsAdvance, FactsOpen, FactsRead
 from dovetail.doors.native.requests.messages import (
     DELETE,
     BySequence,
@@ -44,10 +45,11 @@ from dovetail.doors.native.requests.reserving import Reservation, Reserve, Reser
 from dovetail.doors.native.requests.staging import KEPT, Publish, Stage, Stages, Unstage
 
 __all__ = [
+    "FACTS_POSITION",
     "ARROW", "DELETE", "TAP_POSITION", "Auth", "Ping", "Producer", "Skip", "Open", "Declare", "Configure", "List", "Peek", "Redrive",
     "About", "TapOpen", "TapRead", "TapAdvance", "TapClose", "Push", "Pull", "Consume", "Credit", "Stop", "Settle", "CompletePull",
     "CompletePush", "BySequence", "KEPT", "Stage", "Publish", "Unstage", "Stages", "Reservation", "Reserve", "ReserveRead",
-    "ReserveSettle", "KINDS", "Request", "decode", "encode",
+    "ReserveSettle", "FactsAbout", "FactsAdvance", "FactsOpen", "FactsRead", "KINDS", "Request", "decode", "encode",
 ]  # fmt: skip
 
 Request = (
@@ -83,6 +85,10 @@ Request = (
     | Reserve
     | ReserveRead
     | ReserveSettle
+    | FactsOpen
+    | FactsRead
+    | FactsAdvance
+    | FactsAbout
 )
 
 KINDS: dict[type[Any], Kind] = {
@@ -114,8 +120,11 @@ KINDS: dict[type[Any], Kind] = {
     Reserve: Kind.RESERVE,
     ReserveRead: Kind.RESERVE_READ,
     ReserveSettle: Kind.RESERVE_SETTLE,
+    FactsOpen: Kind.FACTS_OPEN,
+    FactsRead: Kind.FACTS_READ,
+    FactsAdvance: Kind.FACTS_ADVANCE,
 }
-"""Request → kind. A Settle, a BySequence, an About and a Reservation name theirs themselves."""
+"""Request → kind. A Settle, a BySequence, an About, a Reservation and a FactsAbout name theirs themselves."""
 DECODERS: dict[int, Callable[[Walk, int], Request]] = {
     **{int(kind): made.decode for made, kind in KINDS.items()},
     **{kind: Settle.decoder(kind) for kind in (Kind.COMPLETE, Kind.REQUEUE, Kind.EXTEND, Kind.RELEASE)},
@@ -134,6 +143,7 @@ DECODERS: dict[int, Callable[[Walk, int], Request]] = {
         )
     },
     **{kind: Reservation.decoder(kind) for kind in (Kind.RESERVE_OPEN, Kind.RESERVE_RELEASE, Kind.RESERVE_CLOSE)},
+    **{kind: FactsAbout.decoder(kind) for kind in (Kind.FACTS_LIST, Kind.FACTS_CLOSE)},
 }
 _FLAGS: dict[int, int] = {Kind.PULL: DELETE, Kind.CONSUME: DELETE, Kind.TAP_READ: ARROW, Kind.RESERVE_READ: ARROW, Kind.UNSTAGE: KEPT}
 """The flags that a kind knows; any other bit is refused."""
@@ -148,7 +158,7 @@ def encode(request: Request, number: int) -> bytes:
         flags = ARROW * request.arrow
     elif isinstance(request, Unstage):
         flags = KEPT * request.kept
-    kind = request.kind if isinstance(request, Settle | BySequence | About | Reservation) else KINDS[type(request)]
+    kind = request.kind if isinstance(request, Settle | BySequence | About | Reservation | FactsAbout) else KINDS[type(request)]
     return frames.encode(kind, number, request.encode(), flags)
 
 
