@@ -12,6 +12,7 @@ from dovetail.core.writers import Writers
 from dovetail.errors import StorageError, Unavailable, Unknown
 from dovetail.lab.simengine import Faults
 from dovetail.logs.shared.packet import encode
+from tests.shared.cluster import Load
 from tests.shared.house import World, drained, impatient, state_of, until, world
 
 __all__ = ["impatient"]
@@ -158,6 +159,38 @@ async def test_a_log_that_is_not_what_it_was_stops_the_node_and_is_named(harm: s
         with pytest.raises(StorageError, match=words):
             node.store.log._take(*given[harm])
         assert not node.ready and words in str(node.store.failed)
+
+
+@pytest.mark.parametrize(("harm", "words"), [("none", ""), ("purge", "lost"), ("copies", "stored twice")])
+async def test_the_ledger_of_a_load_finds_what_it_must(harm: str, words: str, impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge of test_real.py, held to account: it accepts what is right and names what is not."""
+    async with world(2) as made:
+        for node in made.nodes:
+            await node.queue("orders", lease_s=3)
+        load = Load()
+        running = asyncio.ensure_future(load.run(made.nodes))
+        await load.progress(100, 50)
+        load.stop()
+        made.clock.advance(1)
+        await running
+        queue = await made.nodes[0].queue("orders")
+        body = b"never taken"
+        load.asked.add(body)
+        load.acked.add(body)
+        for _ in range(2 if harm == "copies" else 1):
+            await queue.send(body)
+        if harm == "purge":
+            await queue.purge()
+        made.clock.advance(3)
+        ending = asyncio.ensure_future(load.judge(made.nodes[1]))
+        while not ending.done():
+            made.clock.advance(0.5)
+            await asyncio.sleep(0.001)
+        if not words:
+            await ending
+        else:
+            with pytest.raises(AssertionError, match=words):
+                await ending
 
 
 async def test_nodes_whose_states_differ_stop_and_say_so(impatient: None) -> None:

@@ -35,6 +35,8 @@ class Embedded:
     # Queues
 
     async def find(self, namespace: str, name: str) -> Lane:
+        if self._catalog.find(namespace, name) is None:
+            await self._store.confirm()
         return self._catalog.get(namespace, name)
 
     async def declare(self, namespace: str, name: str, rules: Mapping[str, Any]) -> Lane:

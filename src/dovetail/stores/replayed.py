@@ -237,6 +237,9 @@ class Replayed(StoreColumns, StoreStages, StoreFacts):
             known = self._lanes[queue] = self._lane_type(self, lane)
         return known
 
+    async def confirm(self) -> bool:
+        return False
+
     def find(self, namespace: str, name: str) -> int | None:
         return self.state.catalog.get(namespace, name)
 

@@ -414,6 +414,10 @@ class Store(FactsStore, Protocol):
 
     def lane(self, queue: int) -> Lane | None: ...
 
+    async def confirm(self) -> bool:
+        """To be awaited before anybody is told that something is not there: what another node was answered before this call is known then.
+        False, at once, where no other node writes, so that nothing can have been missed."""
+
     def find(self, namespace: str, name: str) -> int | None: ...
 
     def queues(self, namespace: str) -> Iterator[tuple[str, int]]: ...

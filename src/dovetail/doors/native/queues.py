@@ -41,7 +41,14 @@ def open_queue(connection: Connection, frame: Frame) -> None:
     assert isinstance(request, requests.Open)
 
     async def work() -> answers.Opened:
-        return _told(connection, _found(connection, request.namespace, request.name))
+        try:
+            lane = _found(connection, request.namespace, request.name)
+        except NoSuchQueue:
+            if not await connection.door.broker.store.confirm():
+                raise
+            # Another node may have made it a moment ago.
+            lane = _found(connection, request.namespace, request.name)
+        return _told(connection, lane)
 
     Working(connection, frame.number, frame.kind, None, work)
 

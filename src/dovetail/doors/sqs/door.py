@@ -32,7 +32,7 @@ from dovetail.doors.sqs.orphans import Orphans
 from dovetail.doors.sqs.queueattributes import Arn
 from dovetail.doors.sqs.shapes import Shape
 from dovetail.doors.sqs.sigv4 import JSON_TYPES, SignatureRefused, Signed, Verifier, peek_scope
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, NoSuchQueue
 from dovetail.service.accounts import Accounts, Quota
 from dovetail.service.audit import Audit
 from dovetail.service.broker import Broker, Lane
@@ -212,7 +212,7 @@ class Door:
                 raise SqsError(errors.ACTION_UNKNOWN)
             call = self._call(request, action, request_id)
             o = jsonwire.decode(request.body, action.shape)
-            response = jsonwire.encode(await action.run(call, o), request_id)
+            response = jsonwire.encode(await self._run(action, call, o), request_id)
             response.undo = call.undo
             code = "ok"
         except Exception as error:
@@ -236,7 +236,7 @@ class Door:
             action, fields = self._form(request)
             call = self._call(request, action, request_id)
             o = querywire.decode(fields, action.shape)
-            result = await action.run(call, o)
+            result = await self._run(action, call, o)
             response = (querywire.encode_json if as_json else querywire.encode)(action.name, result, request_id)
             response.undo = call.undo
             code = "ok"
@@ -246,6 +246,15 @@ class Door:
             code = told.kind.code
         self._note(action, call, o, code, began)
         return response
+
+    async def _run(self, action: Action, call: Call, o: Shape) -> Any:
+        """Queues are looked for before anything is changed, and one that is not there may have been made at another node a moment ago."""
+        try:
+            return await action.run(call, o)
+        except (SqsError, NoSuchQueue) as error:
+            if errors.of(error).kind is not errors.QUEUE_DOES_NOT_EXIST or not await self.broker.store.confirm():
+                raise
+        return await action.run(call, o)
 
     def _note(self, action: Action | None, call: Call | None, o: Shape | None, code: str, began: float) -> None:
         """Count what was asked, and write down what changes a queue, refused or not."""

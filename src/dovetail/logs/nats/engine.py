@@ -24,12 +24,15 @@ from nats.js.errors import BucketNotFoundError, NotFoundError
 from nats.js.object_store import ObjectStore
 
 from ...errors import StorageError, Unavailable
+from ...limits import ENTRY_BYTES_MIN
 from ..shared.engine import HEARD_S, Take
 from . import stream
 from .place import Place
 
 CONNECT_S = 3.0
 ASK_S = 5.0
+OPEN_S = 15.0
+OPEN_PAUSE_S = 0.25
 SILENCE_S = 3 * HEARD_S
 YIELD_BYTES = 256 * 1024
 """After so much, whoever else wants the loop has a turn: a node that joins reads gigabytes."""
@@ -65,16 +68,26 @@ class JetStream:
             least = ".".join(map(str, stream.VERSION_MIN))
             raise StorageError(f"{self.name}: the server is of version {version.major}.{version.minor}; at least {least} is needed.")
         self.packet_bytes_max = client.max_payload - PAYLOAD_SLACK
+        if self.packet_bytes_max < ENTRY_BYTES_MIN:
+            raise StorageError(
+                f"{self.name}: the server takes messages of {client.max_payload} bytes; {ENTRY_BYTES_MIN + PAYLOAD_SLACK} are needed"
+                " (max_payload: 2MB in its configuration)."
+            )
         replicas = self._place.replicas or (3 if len(client.servers) >= 3 else 1)
-        try:
-            info = await stream.the_stream(js, self._place.namespace, replicas)
-            stream.check(info.config, self._place.namespace)
-            self.replicas = info.config.num_replicas or 1
-            await self._make_bucket(js)
-        except StorageError:
-            raise
-        except (nats.errors.Error, OSError) as error:
-            raise StorageError(f"{self.name}: its stream or bucket could not be had: {error}") from error
+        give_up = monotonic() + OPEN_S
+        while True:
+            try:
+                config = (await stream.the_stream(js, self._place.namespace, replicas)).config
+                self.replicas = config.num_replicas or 1
+                stream.check(config, self._place.namespace)
+                await self._make_bucket(js)
+                break
+            except (nats.errors.Error, OSError) as error:
+                # Servers that were just started, or elect a leader, refuse for a while.
+                if monotonic() > give_up:
+                    raise StorageError(f"{self.name}: its stream or bucket could not be had: {error!r}") from error
+                await asyncio.sleep(OPEN_PAUSE_S)
+                js = await self._connected()
         self.durability = stream.durability(self.replicas, self._place.synced)
 
     async def _connected(self) -> JetStreamContext:
