@@ -415,8 +415,7 @@ class Store(FactsStore, Protocol):
     def lane(self, queue: int) -> Lane | None: ...
 
     async def confirm(self) -> bool:
-        """To be awaited before anybody is told that something is not there: what another node was answered before this call is known then.
-        False, at once, where no other node writes, so that nothing can have been missed."""
+        """To be awaited before "there is none": all that other nodes were answered is known then. False, at once, where there are none."""
 
     def find(self, namespace: str, name: str) -> int | None: ...
 
