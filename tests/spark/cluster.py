@@ -1,6 +1,6 @@
 """A program of its own: a stream on `local-cluster[2,1,1024]`, one of whose executors is killed with kill −9. Prints what came of it.
 
-python -m tests.spark.cluster ENDPOINT FOLDER"""
+python -m tests.spark.cluster ENDPOINT FOLDER OPTIONS, which are the source's, as JSON"""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def kill_an_executor(application: str) -> int:
     return 0
 
 
-def main(endpoint: str, folder: Path) -> None:
+def main(endpoint: str, folder: Path, more: dict[str, str]) -> None:
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.log.level": "OFF"}
     spark = dovetail.spark.session("cluster", master="local-cluster[2,1,1024]", settings=settings)
-    options = {"endpoint": endpoint, "queue": "orders", "tap": "t", "maxRowsPerTrigger": "20000", "partitions": "4"}
+    options = {"endpoint": endpoint, "queue": "orders", "maxRowsPerTrigger": "20000", "partitions": "4", **more}
     dovetail.spark.follow(spark, **options)
     stream = spark.readStream.format("dovetail").options(**options).load()
     writer = (
@@ -56,4 +56,4 @@ def main(endpoint: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))

@@ -29,6 +29,12 @@ def test_the_list_names_every_pipeline(capsys: pytest.CaptureFixture[str]) -> No
         (["nothing"], "there is no pipeline 'nothing'; there are archive, compact, replay, enrich, dead-letters, measure, devices, usage"),
         (["archive", "--queue", "q"], "missing: target"),
         (["replay", "--queue", "q", "--archive", "a", "--source", "s", "--since", "soon"], "'soon' is no time"),
+        (["archive", "--queue", "q", "--target", "t", "--mode", "reserve"], "mode reserve and a reservation go together"),
+        (["archive", "--queue", "q", "--target", "t", "--mode", "lease"], "mode: tap or reserve, not 'lease'"),
+        (
+            ["archive", "--queue", "q", "--target", "t", "--mode", "reserve", "--reservation", "r", "--starting", "latest"],
+            "starting: not with",
+        ),
         (["measure", "--file", "missing.toml"], "No such file"),
         (["measure"], "which operations? Either trace, files that clients wrote, or tap, the facts of a node"),
         (["measure", "--trace", "t", "--every", "5s"], "every: a report that is kept up is one of facts (tap)"),

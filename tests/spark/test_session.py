@@ -16,6 +16,7 @@ from pyspark.sql.functions import expr
 import dovetail.spark
 from dovetail.core.message import decode_attributes
 from dovetail.doors.native.codec import requests
+from dovetail.spark.options import COLUMNS
 from dovetail.spark.pipelines import find
 from dovetail.spark.pipelines.archive import Step, start
 from dovetail.spark.pipelines.published import Published
@@ -132,6 +133,20 @@ def test_the_archive_pipeline_releases_all_that_it_has_archived_and_shows_its_la
     again = start(spark, told)
     again.awaitTermination()
     assert not [one for one in again.recentProgress if one["numInputRows"]]
+
+
+def test_pipelines_take_messages_beside_others_and_give_the_same_columns(spark: Any, node: Node, queue: str, tmp_path: Path) -> None:
+    node.push(queue, bodies(0, 1500))
+    assert node.receive(queue, 100) == bodies(0, 100)
+    said = {"endpoint": node.endpoint, "queue": queue, "target": str(tmp_path), "rows": "1000", "mode": "reserve", "reservation": "r"}
+    query = start(spark, find("archive").checked(said))
+    query.awaitTermination()
+    progress = [one for one in query.recentProgress if one["numInputRows"]]
+    assert [(one["numInputRows"], dovetail.spark.lag(one)) for one in progress] == [(1000, {queue: 400}), (400, {queue: 0})]
+    kept = ds.dataset(tmp_path, partitioning="hive").to_table()
+    assert sorted(map(int, kept["body"].to_pylist())) == list(range(100, 1500)) and set(kept.column_names) == {*COLUMNS, "hour"}
+    counts = node.counts(queue)
+    assert (counts.visible, counts.leased, counts.reserved) == (0, 0, 0)
 
 
 def test_a_node_that_is_killed_under_a_stream_is_waited_for(spark: Any, local_node: Node, queue: str, tmp_path: Path) -> None:

@@ -72,6 +72,10 @@ SOURCE = {
     "namespace": Setting("", "the namespace of the queues, if not one's own"),
     "key": Setting("", "access key; or DOVETAIL_ACCESS_KEY_ID (and the secret in DOVETAIL_SECRET_ACCESS_KEY)"),
 }
+READING = {
+    "mode": Setting("tap", "tap: all that is pushed; reserve: take messages from the queue, beside its other consumers"),
+    "reservation": Setting("", "with --mode reserve, in place of the tap: under which name messages are set aside; one for each pipeline"),
+}
 
 
 def number_of(settings: Settings, name: str, least: int = 1) -> int:
@@ -82,6 +86,16 @@ def number_of(settings: Settings, name: str, least: int = 1) -> int:
     if value < least:
         raise BadRequest(f"{name}: a whole number, {least} or more, not {settings[name]!r}")
     return value
+
+
+def name_of(settings: Settings) -> str:
+    """Of its tap or its reservation: it names the pipeline's checkpoint and files, too."""
+    mode, reservation = settings["mode"], settings["reservation"]
+    if mode not in ("tap", "reserve"):
+        raise BadRequest(f"mode: tap or reserve, not {mode!r}")
+    if bool(reservation) != (mode == "reserve"):
+        raise BadRequest("mode reserve and a reservation go together")
+    return reservation or settings["tap"]
 
 
 def source_of(settings: Settings) -> Settings:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import BadRequest
-from dovetail.spark.pipelines import SOURCE, Pipeline, Say, Setting, Settings, running, source_of
+from dovetail.spark.pipelines import READING, SOURCE, Pipeline, Say, Setting, Settings, name_of, running
 from dovetail.spark.pipelines.delta import DeltaPublished
 from dovetail.spark.pipelines.published import Published
 
@@ -16,6 +16,7 @@ FORMATS: dict[str, type[Published] | type[DeltaPublished]] = {"parquet": Publish
 
 SETTINGS = {
     **SOURCE,
+    **READING,
     "tap": Setting("archive", "the tap that keeps what is not archived yet; one for each archive"),
     "target": Setting(None, "the folder of the archive, which driver and executors share"),
     "format": Setting("parquet", "parquet or delta"),
@@ -26,20 +27,16 @@ SETTINGS = {
 
 
 def run(settings: Settings, say: Say) -> None:
-    running.run("archive", partial(start, settings=settings), options_of(settings), say)
+    running.run("archive", partial(start, settings=settings), running.options_of(settings), say)
 
 
 def start(spark: Any, settings: Settings) -> Any:
     """The query, under way."""
     if settings["format"] not in FORMATS:
         raise BadRequest(f"format: parquet or delta, not {settings['format']!r}")
-    target = Path(settings["target"]).absolute()
-    published = FORMATS[settings["format"]](target, settings["tap"])
-    return running.start(spark, options_of(settings), Step(published), target / f"_checkpoint-{settings['tap']}", settings["every"])
-
-
-def options_of(settings: Settings) -> Settings:
-    return {**source_of(settings), "tap": settings["tap"], "maxRowsPerTrigger": settings["rows"], "startingOffsets": settings["starting"]}
+    target, name = Path(settings["target"]).absolute(), name_of(settings)
+    step = Step(FORMATS[settings["format"]](target, name))
+    return running.start(spark, running.options_of(settings), step, target / f"_checkpoint-{name}", settings["every"])
 
 
 class Step:

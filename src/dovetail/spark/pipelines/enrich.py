@@ -29,13 +29,14 @@ from pyspark.sql.types import StructType
 from dovetail.errors import BadRequest
 from dovetail.spark import shape
 from dovetail.spark.options import COLUMNS, options_of
-from dovetail.spark.pipelines import SOURCE, Pipeline, Say, Setting, Settings, number_of, running, source_of
+from dovetail.spark.pipelines import READING, SOURCE, Pipeline, Say, Setting, Settings, name_of, number_of, running, source_of
 from dovetail.spark.pipelines.delta import DeltaPublished
 from dovetail.spark.pipelines.published import STAGED, Published, staged_files, sync
 from dovetail.spark.pipelines.transform import FAILED, Transform, function_of
 
 SETTINGS = {
     **SOURCE,
+    **READING,
     "tap": Setting("enrich", "the tap that keeps what is not through yet; one for each pipeline"),
     "function": Setting(None, "module:function, from Arrow to Arrow; a module in this folder is found"),
     "to": Setting("", "the queue for what the function gives; a declared column `to` says another one"),
@@ -54,11 +55,7 @@ HOUR = "date_format(time, 'yyyy-MM-dd-HH') AS hour"
 
 def run(settings: Settings, say: Say) -> None:
     counted = Counted()
-    running.run("enrich", partial(start, settings=settings, counted=counted), options_for(settings), say, counted.told)
-
-
-def options_for(settings: Settings) -> Settings:
-    return {**source_of(settings), "tap": settings["tap"], "maxRowsPerTrigger": settings["rows"], "startingOffsets": settings["starting"]}
+    running.run("enrich", partial(start, settings=settings, counted=counted), running.options_of(settings), say, counted.told)
 
 
 class Counted:
@@ -86,8 +83,8 @@ class Sent(NamedTuple):
 
 def start(spark: Any, settings: Settings, counted: Counted | None = None) -> Any:
     """The query, under way."""
-    target, tap = Path(settings["target"]).absolute(), settings["tap"]
-    checkpoint = target / f"_checkpoint-{tap}"
+    target, name = Path(settings["target"]).absolute(), name_of(settings)
+    checkpoint = target / f"_checkpoint-{name}"
     sent = Sent(settings["endpoint"], settings["namespace"], settings["key"], settings["to"], settings["dead"])
     checked(settings)
     columns = columns_of(settings["columns"])
@@ -99,9 +96,9 @@ def start(spark: Any, settings: Settings, counted: Counted | None = None) -> Any
         apart=bool(settings["dead"]),
         failures_max=number_of(settings, "failures", 0),
     )
-    table = table_of(settings["format"], target, tap, schema)
-    step = Step(target, tap, transform, columns, sent, table, checkpoint, counted or Counted())
-    return running.start(spark, options_for(settings), step, checkpoint, settings["every"])
+    table = table_of(settings["format"], target, name, schema)
+    step = Step(target, name, transform, columns, sent, table, checkpoint, counted or Counted())
+    return running.start(spark, running.options_of(settings), step, checkpoint, settings["every"])
 
 
 def checked(settings: Settings) -> None:

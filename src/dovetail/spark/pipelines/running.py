@@ -11,9 +11,9 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 
 import dovetail.spark
-from dovetail.errors import DovetailError, Refused
-from dovetail.spark.options import seconds
-from dovetail.spark.pipelines import Say
+from dovetail.errors import BadRequest, DovetailError, Refused
+from dovetail.spark.options import COLUMNS, seconds
+from dovetail.spark.pipelines import Say, Settings, name_of, source_of
 
 Step = Callable[[Any, int], None]
 """What is done with the rows of a batch, which may come again under the same number."""
@@ -24,6 +24,16 @@ SQL = {
     # Spark's older way to write a time has no zone, and readers of Parquet beside Spark take it for something else.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
+
+
+def options_of(settings: Settings) -> Settings:
+    """What the stream of a pipeline is told. Its columns are the same however it reads."""
+    name, said = name_of(settings), {**source_of(settings), "maxRowsPerTrigger": settings["rows"]}
+    if settings["mode"] == "reserve":
+        if settings["starting"] != "earliest":
+            raise BadRequest("starting: not with mode reserve, which takes what can be received")
+        return {**said, "mode": "reserve", "reservation": name, "columns": ",".join(COLUMNS)}
+    return {**said, "tap": name, "startingOffsets": settings["starting"]}
 
 
 def run(
