@@ -173,7 +173,9 @@ class Server:
         self._door = self._node.sqs_door(self._settings)
         if self._queues is not None:
             await self._door.make_queues(self._queues)
-        self._edge = Edge(routes(ready=lambda: self._node.ready, metrics=self._metrics, fallback=self._door.handle))
+        pages = routes(ready=lambda: self._node.ready, metrics=self._metrics, fallback=self._door.handle)
+        self._edge = Edge(pages)
+        self._edge.is_brief = self._door.is_brief
         _, self.port = await self._edge.listen(self._settings.http.host, self._settings.http.port)
 
     def _metrics(self) -> str:

@@ -89,6 +89,7 @@ class _Doors:
             await sqs.make_queues(self._settings.queues)
         self.node, self._sqs = node, sqs
         self._routes.root = sqs.handle
+        self.server.is_brief = sqs.is_brief
         if native != "off":
             self._native = node.native_door(self._settings, self._accounts, sqs)
             self._native.addresses = _advertised(self._settings.advertise, native)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
 
-from dovetail.doors.sqs import content, shapes
+from dovetail.doors.http.message import Request
+from dovetail.doors.sqs import Door, content, shapes
+from dovetail.doors.sqs.actions import ACTIONS
 from dovetail.doors.sqs.errors import SqsError
 from tests.doors.sqs.callers import Caller, Refused, as_json
 from tests.doors.sqs.voices import Voice, json_result, xml_result
@@ -492,3 +495,24 @@ def test_the_request_of_the_largest_batch_fits_in_both_protocols(caller: Caller,
     assert told is not None and len(told["Successful"]) == 10
     over_query = xml_result("SendMessageBatch", caller.query("SendMessageBatch", members))
     assert over_query is not None and len(over_query["Successful"]) == 10
+
+
+# What the edge takes
+
+
+def test_the_largest_batch_passes_also_where_every_character_is_escaped(server: str, queue: str, call: Callable[..., Any]) -> None:
+    # Six bytes for one: a writer of JSON may escape what it likes.
+    text = "\\u0009" * (MIB // 10)
+    entries = ",".join(f'{{"Id":"{i}","MessageBody":"{text}"}}' for i in range(10))
+    body = f'{{"QueueUrl":"{queue}","Entries":[{entries}]}}'
+    connection = HTTPConnection(server.removeprefix("http://"), timeout=60)
+    connection.request("POST", "/", body, {"X-Amz-Target": "AmazonSQS.SendMessageBatch"})
+    answer = connection.getresponse()
+    assert answer.status == 200 and len(json.loads(answer.read())["Successful"]) == 10
+    connection.close()
+
+
+def test_only_calls_that_show_no_messages_and_no_names_are_taken_for_brief() -> None:
+    brief = {name for name in ACTIONS if Door.is_brief(Request("POST", b"/", {b"x-amz-target": f"AmazonSQS.{name}".encode()}, b"", True))}
+    assert brief == {f"{name}{batch}" for name in ("SendMessage", "DeleteMessage", "ChangeMessageVisibility") for batch in ("", "Batch")}
+    assert not Door.is_brief(Request("POST", b"/", {}, b"Action=SendMessage", True))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...limits import BATCH_BYTES_MAX
+from ...limits import BODY_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +15,13 @@ class Bounds:
     headers_max: int = 100
     header_bytes_max: int = 32 * 1024
     """All headers of one request together, as they were sent."""
-    body_bytes_max: int = 2 * BATCH_BYTES_MAX
-    """Protocols over HTTP write bodies as text (base64, JSON), which is larger than what they mean."""
+    body_bytes_max: int = 8 * BODY_BYTES_MAX + 512 * 1024
+    """Protocols over HTTP write bodies as text (base64, JSON), which is larger than what they mean. Each door asserts that its largest
+    legal request fits."""
+    bodies_bytes_max: int = 256 * 1024 * 1024
+    """Of all bodies together that have begun and not ended. Nobody has said who they are by then: a signature is read with the body."""
+    unread_bytes_max: int = 256 * 1024 * 1024
+    """Of all answers together that were written and that callers have not taken."""
     connections_max: int = 20_000
     pipeline_max: int = 64
     """Requests of one connection that are under way at once; more of them wait unread in the kernel."""

@@ -8,6 +8,10 @@ What waits, and where, is bounded on both sides:
 `unread` and `backlog` hold at most one delivery of the socket, because reading pauses while either has something; `slots` hold at most
 `pipeline_max` requests. A handler that answers at once costs no task; one that answers later is called in order too, and its answer
 waits for those before it. A caller that leaves has its unanswered requests cancelled, so that it takes no message with it.
+
+A request whose answer may be large is asked when every answer before it was written: how large it is, is known too late, when it has been
+made. So a connection holds one large answer at most, however many it asks for and does not read; what all connections hold together,
+of answers that are not read and of bodies that do not end, has a bound too (held.py).
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import logging
 from types import CoroutineType
 from typing import TYPE_CHECKING, cast
 
-from .message import CONTINUE, Later, Request, Response, Slot, encode, plain
+from .message import CONTINUE, Later, Request, Response, Slot, encode, plain, undo
 from .parser import BODY, HEAD, IDLE, Continue, Event, Failure, Parser
 
 if TYPE_CHECKING:
@@ -31,13 +35,16 @@ PIECE_BYTES = 64 * 1024
 OUT_BYTES = 256 * 1024
 """Answers are put together up to this size before they are written."""
 
+TURN_BYTES = 1024 * 1024
+"""What is written for one connection before others have their turn."""
+
 
 class Connection(asyncio.Protocol):
     """Speaks for one socket. All its state belongs to the loop; there are no locks."""
 
     __slots__ = (
         "_backlog", "_loop", "_out", "_out_bytes", "_parser", "_peer", "_reading", "_scheduled", "_server", "_since", "_slots",
-        "_transport", "_unread", "_writable", "fd", "over",
+        "_transport", "_unfinished", "_unread", "_writable", "_written_bytes", "fd", "over",
     )  # fmt: skip
 
     def __init__(self, server: Server) -> None:
@@ -51,6 +58,10 @@ class Connection(asyncio.Protocol):
         self._slots: list[Slot] = []
         self._out: list[bytes] = []
         self._out_bytes = 0
+        self._written_bytes = 0
+        """Of this turn."""
+        self._unfinished = False
+        """Part of a body has come, and is counted."""
         self._reading = True
         self._writable = True
         self._scheduled = False
@@ -80,15 +91,21 @@ class Connection(asyncio.Protocol):
             self._give_up(slot)
         self._backlog.clear()
         self._unread = memoryview(b"")
+        self._stop_parsing()
+        self._server.unread.let_go(self)
         self._server.forget(self)
 
     @staticmethod
     def _give_up(slot: Slot) -> None:
         """Nobody will read this answer."""
-        if slot.work is not None:
-            slot.work.cancel()
-        elif isinstance(slot.answer, Response) and slot.answer.undo is not None:
-            slot.answer.undo()
+        work = slot.work
+        if work is None:
+            undo(slot.answer)
+            return
+        work.cancel()
+        if not isinstance(work, Later):
+            # It may have ended in this very turn, so that there is nothing left to cancel, and an answer that nobody has looked at yet.
+            work.add_done_callback(_undo_result)
 
     def data_received(self, data: bytes) -> None:
         if self.over:
@@ -110,8 +127,14 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._writable = False
         self._since = self._loop.time()
+        if self._transport is not None:
+            for slowest in self._server.unread.hold(self, self._transport.get_write_buffer_size()):
+                log.warning("%s leaves its answers unread, and too much of that is held: it is cut off", slowest._peer)
+                # Not at once: the transport that calls us may be in the middle of a write.
+                self._loop.call_soon(slowest.abort)
 
     def resume_writing(self) -> None:
+        self._server.unread.let_go(self)
         self._writable = True
         self._since = self._loop.time()
         self._schedule()
@@ -153,18 +176,36 @@ class Connection(asyncio.Protocol):
         if events or self._parser.phase != phase:
             self._since = self._loop.time()
             for event in events:
-                if self._backlog or not self._writable or len(self._slots) >= self._server.slots_max:
+                if self._backlog or not self._may_take(event):
                     self._backlog.append(event)
                 else:
                     self._take(event)
+        if self._parser.phase == BODY:
+            self._unfinished = True
+            for slowest in self._server.bodies.hold(self, self._parser.unfinished_bytes):
+                slowest._give_way()
+        elif self._unfinished:
+            self._unfinished = False
+            self._server.bodies.let_go(self)
+
+    def _stop_parsing(self) -> None:
+        self._parser.stop()
+        self._server.bodies.let_go(self)
+
+    def _give_way(self) -> None:
+        """It has been sending a body for longer than anybody else, and too much of such bodies is held."""
+        self._stop_parsing()
+        self._backlog.append(Failure(503, "too many bodies are being sent at once, and this one has taken longest; try again"))
+        self._schedule()
 
     def _turn(self) -> None:
         backlog, slots = self._backlog, self._slots
+        self._written_bytes = 0
         if self._unread and not backlog and self._room():
             piece, self._unread = self._unread[:PIECE_BYTES], self._unread[PIECE_BYTES:]
             self._parse(piece)
         while True:
-            while backlog and self._room():
+            while backlog and self._may_take(backlog[0]):
                 self._take(backlog.pop(0))
             if not slots or slots[0].answer is None or not self._writable:
                 break
@@ -173,6 +214,9 @@ class Connection(asyncio.Protocol):
                 self._finish()
                 return
             if not backlog:
+                break
+            if self._written_bytes + self._out_bytes > TURN_BYTES:
+                self._schedule()  # The others first.
                 break
         if self._out:
             self._write()
@@ -191,6 +235,12 @@ class Connection(asyncio.Protocol):
 
     def _room(self) -> bool:
         return self._writable and len(self._slots) < self._server.slots_max
+
+    def _may_take(self, event: Event) -> bool:
+        slots = self._slots
+        if not self._writable or len(slots) >= self._server.slots_max:
+            return False
+        return not slots or type(event) is not Request or self._server.is_brief(event)
 
     def _take(self, event: Event) -> None:
         if type(event) is Request:
@@ -289,6 +339,7 @@ class Connection(asyncio.Protocol):
 
     def _write(self) -> None:
         if self._out and self._transport is not None:
+            self._written_bytes += self._out_bytes
             out, self._out, self._out_bytes = self._out, [], 0
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
@@ -348,8 +399,13 @@ class Connection(asyncio.Protocol):
             return  # It is we who make the caller wait.
         elif self._parser.phase in (HEAD, BODY):
             if waited_s > (bounds.head_s if self._parser.phase == HEAD else bounds.body_s):
-                self._parser.stop()
+                self._stop_parsing()
                 self._refuse(Failure(408, "the request did not arrive in time"))
                 self._turn()
         elif not self._slots and waited_s > bounds.idle_s:
             self.abort(gently=True)
+
+
+def _undo_result(work: asyncio.Future[Response]) -> None:
+    if not work.cancelled() and work.exception() is None:
+        undo(work.result())

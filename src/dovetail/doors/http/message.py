@@ -149,8 +149,15 @@ class Later(Slot):
             self._task.cancel()
 
 
-def _nobody(_: Slot) -> None:
+def undo(answer: Response | bytes | None) -> None:
+    """Nobody will read it: what was handed out goes back."""
+    if isinstance(answer, Response) and answer.undo is not None:
+        answer.undo()
+
+
+def _nobody(slot: Slot) -> None:
     """Takes the answers of those who have left."""
+    undo(slot.answer)
 
 
 Handler = Callable[[Request], "Response | Awaitable[Response]"]

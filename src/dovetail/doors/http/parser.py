@@ -28,6 +28,9 @@ SINGLE = frozenset({b"host", b"content-length", b"content-type", b"authorization
 STOPPED = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 """What httptools raises; the second is no kind of the first."""
 
+PIECE_OVERHEAD = 64
+"""What a piece of a body takes in memory beside its bytes, about."""
+
 CHUNK_OVERHEAD = 8
 """A body sent one byte a chunk is six times its size on the wire; beyond this factor it is padding."""
 
@@ -44,6 +47,9 @@ class Failure(NamedTuple):
 
 
 Event = Request | Continue | Failure
+
+NOBODY = httptools.HttpRequestParser(object())
+"""Stands where a parser was: it is never fed."""
 
 
 class _Refused(Exception):
@@ -74,18 +80,23 @@ class Parser:
         self._keep_alive = False
         self._upgrade = False
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """What the body that has not ended yet takes in memory."""
+        return self._body_bytes + PIECE_OVERHEAD * len(self._body)
+
     def feed(self, data: bytes | memoryview) -> list[Event]:
         """What `data` completes, in order."""
-        events = self._events = []
         if self.phase == ENDED:
-            return events
+            return []
         self._fresh = False
         self._piece_bytes = len(data)
         stopped: Exception | None = None
         try:
             self._http.feed_data(data)
         except STOPPED as error:
-            stopped = error
+            # Without its frames: one of them is this one, which holds the error. A circle would keep the bytes until the collector comes.
+            stopped = error.with_traceback(None)
         if stopped is not None:
             # Outside the handler: inside it the next error's context would be this one, and the refusal behind it would be lost.
             self._mend(data, stopped)
@@ -95,6 +106,8 @@ class Parser:
                 self._end(Failure(431, "the headers are too large"))
             elif self.phase == BODY and self._phase_bytes > CHUNK_OVERHEAD * self._bounds.body_bytes_max + self._bounds.header_bytes_max:
                 self._end(Failure(413, "the chunks hold little but padding"))
+        # A connection that rests keeps none of the requests that it has made.
+        events, self._events = self._events, []
         return events
 
     def _mend(self, piece: bytes | memoryview, error: Exception) -> None:
@@ -112,7 +125,7 @@ class Parser:
                     self._http.feed_data(piece)
                 return
             except STOPPED as another:
-                error = another
+                error = another.with_traceback(None)
 
     def _failure(self, piece: bytes | memoryview, error: Exception) -> Failure:
         if isinstance(error, httptools.HttpParserCallbackError):
@@ -134,9 +147,11 @@ class Parser:
         return b"\r\n".join(lines) + b"\r\n\r\n"
 
     def stop(self) -> None:
-        """Read nothing any more, and let go of what was read."""
+        """Read nothing any more, and let go of what was read; of httptools' parser too, which holds this one. A circle would keep a body of
+        megabytes, of a caller that has long left, until the collector comes."""
         self.phase = ENDED
-        self._target, self._headers, self._body = b"", {}, []
+        self._target, self._headers, self._body, self._body_bytes = b"", {}, [], 0
+        self._http = NOBODY
 
     def _end(self, failure: Failure) -> None:
         if self.phase == ENDED:
@@ -227,5 +242,6 @@ class Parser:
         if self._upgrade:
             return
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        self._body = []
         self._events.append(Request(self._method, self._target, self._headers, body, self._keep_alive))
         self.phase = IDLE if self._keep_alive else ENDED

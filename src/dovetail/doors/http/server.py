@@ -6,13 +6,15 @@ Knows sockets and connections; what a request means is the handler's business.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from ssl import SSLContext
 
 from ...service.metrics import Counter, Registry
 from ..listening import Listening
 from .bounds import Bounds
 from .connection import Connection
-from .message import Handler, date_line
+from .held import Held
+from .message import Handler, Request, date_line
 
 
 class Server(Listening[Connection]):
@@ -20,8 +22,15 @@ class Server(Listening[Connection]):
 
     def __init__(self, handler: Handler, bounds: Bounds | None = None, registry: Registry | None = None) -> None:
         self.handler = handler
+        self.is_brief: Callable[[Request], bool] = lambda request: True
+        """Whether the answer to a request is small, so that it may be asked while others of its connection are under way. Whoever opens a
+        door with other answers behind this edge says here which they are."""
         self.bounds = bounds or Bounds()
         super().__init__("http", self.bounds, registry or Registry())
+        self.bodies: Held[Connection] = Held(
+            self.bounds.bodies_bytes_max, self.registry, "bodies", "bodies of requests that have not ended"
+        )
+        self.unread: Held[Connection] = Held(self.bounds.unread_bytes_max, self.registry, "unread", "answers that callers leave unread")
         self.slots_max = self.bounds.pipeline_max
         """Requests that a connection may have under way."""
         self._date = b""

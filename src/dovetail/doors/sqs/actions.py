@@ -46,3 +46,8 @@ _TABLE: tuple[Action, ...] = (
 ACTIONS: dict[str, Action] = {action.name: action for action in _TABLE}
 OURS = frozenset({"PeekMessages"})
 """Not in Amazon's service."""
+
+BRIEF = frozenset(
+    f"AmazonSQS.{name}{batch}".encode() for name in ("SendMessage", "DeleteMessage", "ChangeMessageVisibility") for batch in ("", "Batch")
+)
+"""As targets: their answers are small whatever is asked. They name the messages that the request named, and show none."""

@@ -21,7 +21,7 @@ import msgspec
 from dovetail.clock import Clock
 from dovetail.doors.http.message import Later, Request, Response
 from dovetail.doors.sqs import errors, jsonwire, querywire, queuefile
-from dovetail.doors.sqs.actions import ACTIONS, OURS, Action
+from dovetail.doors.sqs.actions import ACTIONS, BRIEF, OURS, Action
 from dovetail.doors.sqs.calls import NAMESPACES, Call, Caller, Rules
 from dovetail.doors.sqs.canonical import normal_path
 from dovetail.doors.sqs.cooldowns import Cooldowns
@@ -183,6 +183,11 @@ class Door:
         self.tasks.clear()
 
     # The way of a request
+
+    @staticmethod
+    def is_brief(request: Request) -> bool:
+        """Whether its answer is small whatever is asked, so that it may be made before those ahead of it were taken."""
+        return request.headers.get(b"x-amz-target") in BRIEF
 
     def handle(self, request: Request) -> Response | Awaitable[Response]:
         self._requests += 1

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from dovetail.core.message import Attribute, id_text
 from dovetail.core.operation import DEFAULT
+from dovetail.doors.http.bounds import Bounds
 from dovetail.doors.sqs import content, errors, shapes
 from dovetail.doors.sqs.calls import Call, Rules
 from dovetail.doors.sqs.errors import SqsError, invalid
@@ -26,6 +27,13 @@ LEASE_S_MAX = 43_200
 SECONDS_MAX_BEYOND = 1 << 30
 RECEIVE_AND_DELETE = "Dovetail.ReceiveAndDelete"
 """Among the system attribute names of a receive, where the operator allows what goes beyond SQS."""
+
+WIRE_FACTOR_MAX = 8
+"""Bytes of a request for one byte of a message: JSON may write a character as six (\\u0009) where a form needs three (%09), and a binary
+value is four characters of base64 for three bytes, each of which may be written so."""
+ENTRY_WIRE_BYTES_MAX = 512
+"""Of an entry of a batch beside its message: names of fields, its id."""
+assert Bounds().body_bytes_max >= WIRE_FACTOR_MAX * BODY_BYTES_MAX + ENTRY_WIRE_BYTES_MAX * BATCH_MAX_BEYOND
 
 ENTRY_ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
