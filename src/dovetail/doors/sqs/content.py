@@ -10,13 +10,21 @@ import re
 import struct
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from hashlib import md5 as _md5
+from hashlib import md5 as _long_md5
 
 from dovetail.core.message import Attribute, decode_attributes, encode_attributes
 from dovetail.doors.sqs import errors
 from dovetail.doors.sqs.errors import SqsError, invalid
 from dovetail.doors.sqs.shapes import Value
 
+try:
+    # The interpreter's own: of a short body it takes half of what the way through OpenSSL does (0.6 µs in place of 1.2), and some builds
+    # leave it out.
+    from _md5 import md5 as _md5  # type: ignore[import-not-found]  # it is in no stub
+except ImportError:
+    _md5 = _long_md5
+
+SHORT_BYTES = 512
 ATTRIBUTES_MAX = 10
 NAME_CHARS_MAX = 256
 NUMBER_CHARS_MAX = 512
@@ -37,7 +45,8 @@ _BYTES = struct.Struct(">I")
 
 def md5(data: bytes) -> str:
     """SQS's checksum of transport; nobody takes it for a proof of anything."""
-    return _md5(data, usedforsecurity=False).hexdigest()
+    made: str = (_md5 if len(data) < SHORT_BYTES else _long_md5)(data, usedforsecurity=False).hexdigest()
+    return made
 
 
 def body_bytes(text: str) -> bytes:
