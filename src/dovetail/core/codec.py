@@ -26,6 +26,7 @@ from struct import error as struct_error
 from typing import Any
 
 from dovetail.core import operation as op
+from dovetail.core.consecutive import numbers
 from dovetail.core.operation import Attributes, Head, Kind, Operation, Push
 from dovetail.core.pushcodec import ATTRIBUTES as ATTRIBUTES
 from dovetail.core.pushcodec import DEDUPS as DEDUPS
@@ -175,7 +176,7 @@ def _encode_settle(kind: Kind, queue: int, sequences: Sequence[int], deliveries:
     head = _SETTLE.pack(kind, 0, 0, len(sequences), queue, parameter)
     if len(sequences) == 1:
         return head + _Q.pack(sequences[0]) + (_Q.pack(deliveries[0]) if deliveries is not None else b"")
-    return head + array("Q", sequences).tobytes() + (array("Q", deliveries).tobytes() if deliveries is not None else b"")
+    return head + numbers(sequences) + (numbers(deliveries) if deliveries is not None else b"")
 
 
 def _decode_settle(data: Data, receipts: bool) -> tuple[int, int, Sequence[int], Sequence[int], int]:

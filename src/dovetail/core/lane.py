@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 
 from dovetail.core.chunk import GONE, HELD, LATER, LEASED, MASK, READY, SHIFT, SIZE, TOMB, Chunk
+from dovetail.core.consecutive import consecutive
 from dovetail.core.deduplication import Deduplication
 from dovetail.core.fair import Tenants
 from dovetail.core.groups import Groups
@@ -303,7 +304,7 @@ class Lane:
         deliveries, received = chunk.need_lease()
         delivery = self.delivery
         self.delivery += count
-        deliveries[at:end] = array("Q", range(delivery, delivery + count))
+        deliveries[at:end] = array("Q", consecutive(delivery, count))
         chunk.received_first(at, count, now - time)
         received[at:end] = array("H", (1,)) * count
         receives = received[at:end]

@@ -7,10 +7,10 @@ changes nothing.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 
 from dovetail.core.chunk import HELD, LATER, LEASED, MASK, READY, RESERVED, SHIFT, Chunk
+from dovetail.core.consecutive import consecutive, numbers
 from dovetail.core.lane import Lane
 from dovetail.core.operation import DEFAULT
 from dovetail.limits import DELAY_MS_MAX
@@ -50,7 +50,9 @@ def _complete_run(lane: Lane, sequences: Sequence[int], deliveries: Sequence[int
         return False
     if chunk.states[at : at + count] != bytes((LEASED,)) * count:
         return False
-    if chunk.deliveries[at : at + count] != array("Q", deliveries) or array("Q", sequences) != array("Q", range(first, first + count)):
+    if chunk.deliveries[at : at + count].tobytes() != numbers(deliveries):
+        return False
+    if type(sequences) is not range and numbers(sequences) != consecutive(first, count):
         return False
     chunk.states[at : at + count] = bytes(count)
     chunk.live -= count

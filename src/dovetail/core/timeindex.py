@@ -20,6 +20,8 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, nsmallest
 
+from dovetail.core.consecutive import consecutive
+
 _SEQUENCE_BITS = 44
 _SEQUENCE_MASK = (1 << _SEQUENCE_BITS) - 1
 _TIME_MASK = (1 << 20) - 1
@@ -64,7 +66,7 @@ class TimeIndex:
         if time < self.earliest:
             self.earliest = time
         base = (time & _TIME_MASK) << _SEQUENCE_BITS | first
-        self._bucket(time, now).extend(range(base, base + count))
+        self._bucket(time, now).frombytes(consecutive(base, count))
 
     def add_all(self, time: int, sequences: Sequence[int], now: int) -> None:
         """Put down several sequences that share one time."""

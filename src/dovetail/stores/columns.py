@@ -264,7 +264,7 @@ class _Whole:
             return
         self._left -= 1
         if not self._left and not self._reply.done():
-            self._reply.set_result([bool(one) for one in b"".join(self._done)])
+            self._reply.set_result(b"".join(self._done))
 
     def failed(self, error: BaseException) -> None:
         # The parts of one request stand side by side in the log: one is refused where all of them are.
