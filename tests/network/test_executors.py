@@ -14,8 +14,7 @@ import pytest
 
 from tests.network.conftest import Host, Network
 from tests.network.test_addresses import PORT, serving
-from tests.spark.house import ROOT
-from tests.spark.test_table import MODES
+from tests.spark.house import MODES, ROOT
 
 pyspark = pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'dovetail[spark]'")
 pytestmark = pytest.mark.soak

@@ -23,6 +23,8 @@ from dovetail.spark.line import Line
 ROOT = Path(__file__).resolve().parent.parent.parent
 READY = re.compile(r"dovetail ready http=off native=dovetail://127\.0\.0\.1:(\d+)\n")
 PUSH_MESSAGES = 1000
+MODES: dict[str, dict[str, Any]] = {"tap": {"tap": "t"}, "reserve": {"mode": "reserve", "reservation": "r"}}
+"""How a stream reads: by which options."""
 
 
 class Node:

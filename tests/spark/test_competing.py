@@ -21,6 +21,7 @@ from dovetail.spark.batch import BatchReader
 from dovetail.spark.competing import CompetingReader
 from dovetail.spark.following import released
 from dovetail.spark.options import RESERVED_COLUMNS, options_of
+from dovetail.spark.shares import Shares
 from dovetail.spark.stream import StreamReader
 from dovetail.spark.survey import DataLost, Survey
 from tests.spark.engine import Crash, Engine, Remembered
@@ -272,6 +273,27 @@ def test_a_batch_is_settled_when_spark_asks_where_to_go_on_and_not_before(node: 
         assert node.reservation(queue, "r").settled == batch - 1
     engine.run()
     assert node.reservation(queue, "r").settled == 2 and node.counts(queue).reserved == 0
+
+
+def test_twin_what_is_settled_before_the_sink_has_it_is_lost_and_the_query_says_so(
+    node: Node, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.push(queue, bodies(0, 300))
+    engine = engine_of(node, queue, tmp_path)
+    real = CompetingReader.partitions
+
+    def hasty(self: CompetingReader, start: Offset, end: Offset) -> Any:
+        parts = real(self, start, end)
+        self.owner.settle(queue, Shares.of(end).shares[queue])
+        return parts
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CompetingReader, "partitions", hasty)
+        with pytest.raises(BatchRefused, match="settled by another driver"):
+            engine.run()
+    with pytest.raises(DataLost, match="batch 0 is to be read again and was settled"):
+        engine.run()
+    assert sunk(engine) == [] and node.counts(queue).visible == 200, "100 are gone"
 
 
 def test_a_listener_settles_sooner_under_the_epoch_of_the_batch(node: Node, queue: str, tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from tests.spark.house import ROOT, Node, bodies
-from tests.spark.test_table import MODES
+from tests.spark.house import MODES, ROOT, Node, bodies
 
 MESSAGES = 200_000
 KILLS = 4

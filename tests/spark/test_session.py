@@ -22,8 +22,7 @@ from dovetail.spark.pipelines.archive import Step, start
 from dovetail.spark.pipelines.published import Published
 from dovetail.spark.pipelines.replay import replay
 from tests.spark.crashing import CrashingSource, crash
-from tests.spark.house import Node, bodies
-from tests.spark.test_table import MODES
+from tests.spark.house import MODES, Node, bodies
 
 pytestmark = pytest.mark.slow
 

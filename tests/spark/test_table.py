@@ -15,14 +15,13 @@ import pytest
 from dovetail.spark.pipelines.delta import DeltaPublished
 from dovetail.spark.pipelines.published import Published
 from tests.spark.engine import POINTS, Crash, Engine
-from tests.spark.house import Node, bodies
+from tests.spark.house import MODES, Node, bodies
 from tests.spark.test_archive import delta_bodies, parquet_bodies
 from tests.spark.test_sink import QueueSink
 
 pytestmark = pytest.mark.slow
 
 MESSAGES = 300
-MODES: dict[str, dict[str, Any]] = {"tap": {"tap": "t"}, "reserve": {"mode": "reserve", "reservation": "r"}}
 
 
 class Archive:

@@ -8,6 +8,7 @@ reservation belong together.
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +31,6 @@ class Held:
     queue: int
     epoch: int
     last: int
-    settled: int
     batches: dict[int, int]
     """Those that are open: number → messages."""
 
@@ -100,7 +100,7 @@ class Owner:
         self._check(queue, share, facts, done=done)
         if facts is None or facts.epoch != opened.epoch:
             raise self._ended(queue)
-        held = self._held[queue] = Held(share.queue, facts.epoch, facts.last, facts.settled, dict(facts.batches))
+        held = self._held[queue] = Held(share.queue, facts.epoch, facts.last, dict(facts.batches))
         return held
 
     def owns(self, queue: str, share: Share) -> bool:
@@ -111,7 +111,7 @@ class Owner:
         if wrong is None:
             return
         if facts is not None and facts.batches:
-            wrong += f". `dovetail queue release {queue} {self._name}` gives back what is set aside"
+            wrong += f". `{shlex.join(['dovetail', 'queue', 'release', queue, self._name])}` gives back what is set aside"
         self._survey.lost(f"The reservation {self._name!r} of {queue!r} does not go on where the checkpoint stands: {wrong}")
 
     def take(self, queue: str, share: Share) -> list[tuple[int, int]]:
@@ -130,7 +130,6 @@ class Owner:
         done = [batch for batch in held.batches if batch < share.next]
         if done:
             self._owned(queue, share.queue, requests.ReserveSettle(share.queue, self._name, held.epoch, max(done)))
-            held.settled = max(done)
             for batch in done:
                 del held.batches[batch]
         return bool(done)
