@@ -13,7 +13,7 @@ An error that says that nothing happened is a *fail*; every other error is *info
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
 from random import Random
 from typing import Any
@@ -30,6 +30,8 @@ from .history import History, Op
 LEASE_MS = 2_000
 WAIT_S = 0.5
 TIMEOUT_S = 6.0
+EMPTY_S = 1.5
+"""What a node of several counts may be a second old."""
 RECEIVES_MAX = 3
 DEAD = {"letters": ("dead", RECEIVES_MAX)}
 QUEUES = ("plain", "grouped", "delayed", "letters", "dead")
@@ -150,17 +152,20 @@ async def receiver(worker: Worker, name: str, going: Callable[[], bool]) -> None
                 continue  # Nobody settles it: its lease ends by itself.
             if fate < 0.16:
                 await worker.settle("extend", message)
-            elif fate < 0.17:
+            elif fate < 0.19:
                 # Too slow: somebody else may have it when we come.
                 await asyncio.sleep(LEASE_MS / 1000 * chance.uniform(0.9, 1.4))
-            elif fate < 0.19:
+            elif fate < 0.21:
                 await worker.settle("release", message)
                 continue
             await worker.settle("complete", message)
         await worker.pace()
 
 
-WORKERS: tuple[tuple[Callable[[Worker, str, Callable[[], bool]], Awaitable[None]], str, int], ...] = (
+Crew = Sequence[tuple[Callable[[Worker, str, Callable[[], bool]], Awaitable[None]], str, int]]
+"""Who works where, and how many of them."""
+
+WORKERS: Crew = (
     (sender, "plain", 2),
     (sender, "grouped", 2),
     (sender, "delayed", 1),
@@ -170,14 +175,14 @@ WORKERS: tuple[tuple[Callable[[Worker, str, Callable[[], bool]], Awaitable[None]
     (receiver, "delayed", 2),
     (receiver, "letters", 2),
 )
-"""Who works where, and how many of them."""
 
 
 class Workers:
     """All of them, each with a connection of its own."""
 
-    def __init__(self, history: History, url: str, seed: int, pace_s: float) -> None:
+    def __init__(self, history: History, url: str, seed: int, pace_s: float, crew: Crew = WORKERS) -> None:
         self.history = history
+        self._crew = crew
         self._url = url
         self._seed = seed
         self._pace_s = pace_s
@@ -186,14 +191,17 @@ class Workers:
         self._going = True
 
     async def worker(self, name: str, pace_s: float) -> Worker:
-        client = await dovetail.connect(self._url, timeout_s=TIMEOUT_S)
+        client = await self.connect(name)
         self.all.append(Worker(name, client, self.history, Random(f"{self._seed}-{name}"), pace_s))
         return self.all[-1]
+
+    async def connect(self, name: str) -> Client:
+        return await dovetail.connect(self._url, timeout_s=TIMEOUT_S)
 
     async def start(self) -> None:
         first = await self.worker("first", 0)
         await make_queues(first.client)
-        for what, queue, count in WORKERS:
+        for what, queue, count in self._crew:
             for number in range(count):
                 worker = await self.worker(f"{queue}-{what.__name__[0]}{number}", self._pace_s)
                 self._tasks.append(asyncio.create_task(_never_ending(what, worker, queue, lambda: self._going)))
@@ -204,16 +212,19 @@ class Workers:
         await asyncio.gather(*self._tasks)
 
     async def drain(self, within_s: float) -> None:
-        """Complete whatever there is until every queue is empty, or the time is over; then count once more, for the record."""
+        """Complete whatever there is until every queue is empty and stays so, or the time is over."""
         worker = await self.worker("drain", 0)
         queues = await make_queues(worker.client)
-        deadline = asyncio.get_running_loop().time() + within_s
-        while asyncio.get_running_loop().time() < deadline:
+        loop = asyncio.get_running_loop()
+        deadline, busy = loop.time() + within_s, loop.time()
+        while loop.time() < deadline:
             for queue in queues.values():
                 while got := await worker.receive(queue, 100, 0):
                     for message in got:
                         await worker.settle("requeue" if _poison(queue, message) else "complete", message)
-            if not any([await self._left(worker, queue) for queue in queues.values()]):
+            if any([await self._left(worker, queue) for queue in queues.values()]):
+                busy = loop.time()
+            elif loop.time() - busy > EMPTY_S:
                 return
             await asyncio.sleep(0.1)
 
