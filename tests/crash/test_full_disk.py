@@ -15,8 +15,9 @@ from dovetail.clock import ManualClock
 from dovetail.errors import FolderLocked, StorageFull
 from dovetail.lab.simdisk import SimDisk
 from dovetail.settings import Local, Settings
+from dovetail.stores.chores import Chores
 from tests.crash.ledger import LawBroken, Ledger
-from tests.crash.simulated import SEGMENT_BYTES, Life, live
+from tests.crash.simulated import SEGMENT_BYTES, Life, key_of, live
 
 SETTINGS = Settings(local=Local(segment_bytes=2 << 20, snapshot_bytes=1 << 40))
 
@@ -43,6 +44,46 @@ async def full_story() -> None:
     await life.send(queue, "p-after")
     await life.judge()
     assert await live(disk.after_power_failure(), ledger, life.clock, None)
+
+
+async def emptied_story() -> None:
+    """On the simulated disk: fill it, empty the queue, and wait. Nobody gives the disk more room."""
+    disk, ledger = SimDisk(3, capacity_bytes=6 * SEGMENT_BYTES), Ledger()
+    life = Life(disk, ledger, ManualClock())
+    node = await life.open()
+    queue = await life.tell(node.queue("plain"))
+    for number in range(1000):
+        try:
+            await life.send(queue, f"p{number}", size=700)
+        except StorageFull:
+            break
+    while got := await life.receive(queue, 100):
+        for message in got:
+            ledger.hear("done?", key_of(message.body))
+        done = await life.tell(queue.complete([message.receipt for message in got]))
+        assert all(done)
+        for message in got:
+            ledger.hear("done", key_of(message.body))
+    for _ in range(5):
+        life.clock.advance(60)
+        for _ in range(200):
+            await asyncio.sleep(0)
+    try:
+        await life.send(queue, "p-after")
+    except StorageFull:
+        raise LawBroken("the queue is empty, and the disk stays full") from None
+    await life.judge()
+    assert await live(disk.after_power_failure(), ledger, life.clock, None)
+
+
+def test_a_full_disk_whose_queues_were_emptied_takes_messages_again_without_more_room() -> None:
+    asyncio.run(emptied_story())
+
+
+def test_twin_without_rounds_by_time_an_emptied_disk_stays_full_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Chores, "_full", lambda self: None)
+    with pytest.raises(LawBroken, match="stays full"):
+        asyncio.run(emptied_story())
 
 
 def test_on_a_full_disk_receives_and_completes_go_on_and_pushes_come_back_with_the_space() -> None:

@@ -1,6 +1,9 @@
 """What a store does for itself, off the hot path: snapshots, trimming, carrying, expiring, cutting taps that fell behind.
 
 All of it is due by bytes written, never by time alone, except expiry; nothing is written while idle. Every step can be repeated.
+
+While the disk is full the bytes say nothing: pushes are refused, and completes are few bytes. Then rounds are due by time, as soon as
+anything has changed, and in pairs: trimming keeps the older of two snapshots, so that what was emptied is room only behind both.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from dovetail.core.chunk import SIZE
 from dovetail.core.codec import Item
 from dovetail.core.column import Column
 from dovetail.core.operation import Push
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, StorageFull
 from dovetail.limits import STAGE_KEPT_MS
 from dovetail.stores.snapshots import STAGED, Survey
 
@@ -35,6 +38,11 @@ CARRY_PAUSE_S = 0.003
 EXPIRE_EVERY_MS = 10_000
 CHILD_S_MAX = 600
 RETRY_BYTES = 8 * 1024 * 1024
+FULL_EVERY_MS = 2_000
+FULL_REST = 10
+"""While the disk is full, rounds take a tenth of the time at most."""
+FULL_CARRY_BYTES = 256 * 1024
+"""Of a round, while the disk is full: what is carried is written in the reserve, which is there for completes."""
 
 
 class Chores:
@@ -45,21 +53,24 @@ class Chores:
         self._next = snapshot_bytes
         self._task: asyncio.Task[None] | None = None
         self._expiry: asyncio.Task[None] | None = None
+        self._relief: asyncio.Task[None] | None = None
         self._round_lock = asyncio.Lock()
         self.snapshots = self.failures = self.carried = 0
         self.last: Survey | None = None
 
     def start(self) -> None:
         self._expiry = asyncio.get_running_loop().create_task(self._expire_now_and_then())
+        self._store.committer.on_full = self._full
         self.count(0)
 
     async def stop(self) -> None:
-        for task in (self._task, self._expiry):
+        self._store.committer.on_full = None
+        for task in (self._task, self._expiry, self._relief):
             if task is not None:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
-        self._task = self._expiry = None
+        self._task = self._expiry = self._relief = None
         async with self._round_lock:
             # A snapshot that somebody asked for is waited for.
             pass
@@ -79,6 +90,44 @@ class Chores:
             _logger.error("no snapshot was made: %s", error)
         finally:
             self._task = None
+
+    def _full(self) -> None:
+        """A push was refused because the disk is full."""
+        if self._relief is None:
+            self._relief = asyncio.get_running_loop().create_task(self._relieve())
+
+    async def _relieve(self) -> None:
+        """Make room for as long as pushes are refused. Nobody need send for it: whoever empties a queue finds room before long."""
+        store = self._store
+        seen = -1
+        try:
+            while store.committer.full:
+                pause_ms = FULL_EVERY_MS
+                if store.state.position != seen:
+                    began = store.clock.boot_ms()
+                    try:
+                        await self._make_room()
+                    except (DovetailError, OSError, ValueError, TimeoutError) as error:
+                        self.failures += 1
+                        _logger.error("the disk is full, and no room was made: %s", error)
+                    pause_ms = max(pause_ms, FULL_REST * (store.clock.boot_ms() - began))
+                    seen = store.state.position
+                await self._sleep(pause_ms)
+        finally:
+            self._relief = None
+
+    async def _make_room(self) -> None:
+        store = self._store
+        for _ in range(2):
+            try:
+                await self.snapshot()
+            except StorageFull:
+                # Of two snapshots the older one may be the room that the next one needs. The newer one was read back when it was made.
+                if not store.snapshots.drop_older():
+                    raise
+                await self.snapshot()
+            # Something small is written between them: two snapshots of one position would be one.
+            await store.committer.submit(op.Trim(store.state.trimmed))
 
     async def snapshot(self) -> Survey:
         """One round: a snapshot in a child, then cut, trim and carry by what the child saw. One round at a time."""
@@ -140,7 +189,7 @@ class Chores:
             await loop.run_in_executor(None, os.waitpid, child, 0)
         answer = json.loads(b"".join(parts) or b'{"error": "the child died"}')
         if "error" in answer:
-            raise OSError(answer["error"])
+            raise StorageFull(answer["error"]) if answer["error"].startswith(StorageFull.__name__) else OSError(answer["error"])
         return Survey(*answer["survey"])
 
     def _child(self, reading: int, writing: int, parent: int) -> None:
@@ -192,7 +241,7 @@ class Chores:
         if (survey.live_bytes + log.bytes_since(tapped)) * 2 >= log.bytes_kept or tapped <= survey.floor:
             return
         target = log.first + (log.tail - log.first) // 2
-        left = self._due_bytes // 2
+        left = FULL_CARRY_BYTES if store.committer.full else self._due_bytes // 2
         staged = {record.address: name for name, stage in store.state.stages.by_id.items() for record in stage.records}
         for lowest, queue, base in survey.pins:
             if lowest > target or left <= 0:
@@ -200,7 +249,7 @@ class Chores:
             if queue == STAGED:
                 left -= await self._carry_staged(staged.get(lowest), lowest)
             else:
-                left -= await self._carry_chunk(queue, base, target)
+                left -= await self._carry_chunk(queue, base, target, left)
 
     async def _carry_staged(self, stage: bytes | None, address: int) -> int:
         """Carry one record of a stage that is still open. All of it goes at once: its messages have no places of their own yet."""
@@ -213,8 +262,9 @@ class Chores:
         await asyncio.sleep(CARRY_PAUSE_S)
         return len(record)
 
-    async def _carry_chunk(self, queue: int, base: int, target: int) -> int:
-        """Carry the live messages of one chunk that lie below `target`, a little at a time so that callers are not held up."""
+    async def _carry_chunk(self, queue: int, base: int, target: int, most: int) -> int:
+        """Carry the live messages of one chunk that lie below `target`, about `most` bytes of them, a little at a time so that callers are
+        not held up."""
         total = size = 0
         waiting: list[asyncio.Future[op.Outcome]] = []
         for at in range(SIZE):
@@ -228,6 +278,8 @@ class Chores:
                 await asyncio.sleep(CARRY_PAUSE_S)
                 total += size
                 waiting, size = [], 0
+                if total >= most:
+                    break
         return total
 
     def _carry_of(self, queue: int, sequence: int, target: int) -> op.Carry | None:
@@ -277,15 +329,17 @@ class Chores:
 
     async def _expire_now_and_then(self) -> None:
         """What is past its retention goes, once the clocks can be trusted. Until then old messages are still delivered."""
-        store = self._store
         while True:
-            woken = asyncio.Event()
-            handle = store.clock.call_at(store.clock.boot_ms() + EXPIRE_EVERY_MS, woken.set)
-            try:
-                await woken.wait()
-            finally:
-                handle.cancel()
+            await self._sleep(EXPIRE_EVERY_MS)
             await self.now_and_then()
+
+    async def _sleep(self, pause_ms: int) -> None:
+        clock, woken = self._store.clock, asyncio.Event()
+        handle = clock.call_at(clock.boot_ms() + pause_ms, woken.set)
+        try:
+            await woken.wait()
+        finally:
+            handle.cancel()
 
     async def now_and_then(self) -> None:
         if self._store.time.trusted():

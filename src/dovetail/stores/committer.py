@@ -123,6 +123,9 @@ class Committer:
         self._drained: asyncio.Future[None] | None = None
         self.entries = 0
         self.refused_full = 0
+        self.full = False
+        """The last push was refused for want of space."""
+        self.on_full: Callable[[], None] | None = None
         self.asked = 0
         """Messages that pops ask for which have not been answered."""
         self.on_commit: Callable[[float], None] | None = None
@@ -238,6 +241,8 @@ class Committer:
         try:
             callers = sum([len(slot.answers) for slot in slots])
             self._log.append([codec.encode_head(head), *records], vital=not pushes, more=more, callers=callers)
+            if pushes and self.full:
+                self.full = False
         except StorageFull as error:
             if self._error is not None:
                 return  # What was written before could not be synced: everybody was told.
@@ -271,7 +276,11 @@ class Committer:
     def _refuse_pushes(self, slots: list[_Slot], operations: list[Operation], error: StorageFull, *, more: bool) -> None:
         """No room: pushes are refused, the rest goes on in the reserve."""
         full = [isinstance(operation, _PUSHES) for operation in operations]
-        self.refused_full += 1
+        if any(full):
+            self.full = True
+            self.refused_full += 1
+            if self.on_full is not None:
+                self.on_full()
         self._refuse([slot for slot, refused in zip(slots, full, strict=True) if refused], error)
         rest = [slot for slot, refused in zip(slots, full, strict=True) if not refused]
         if not any(full):

@@ -154,10 +154,17 @@ class Snapshots:
         if made.position not in self.positions:
             self.positions.append(made.position)
         while len(self.positions) > 2:
-            gone = self.positions.pop(0)
-            # The manifest first: without it the rest does not exist.
-            self._log.blobs.remove(f"manifest-{gone:020d}")
-            self._log.blobs.remove(f"snapshot-{gone:020d}")
+            self.drop_older()
+
+    def drop_older(self) -> bool:
+        """Let the oldest go, unless it is the only one."""
+        if len(self.positions) < 2:
+            return False
+        gone = self.positions.pop(0)
+        # The manifest first: without it the rest does not exist.
+        self._log.blobs.remove(f"manifest-{gone:020d}")
+        self._log.blobs.remove(f"snapshot-{gone:020d}")
+        return True
 
     def sweep(self, state: State) -> None:
         """Remove what no manifest and no tap names. Notes of taps stay as long as either kept snapshot may still need them."""
