@@ -130,6 +130,13 @@ def test_facts_are_the_same_when_a_log_is_replayed_through_a_snapshot() -> None:
     assert noted(reloaded(again.state)) == noted(again.state)
 
 
+def test_without_its_pages_in_the_snapshot_a_restart_would_forget_what_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(Attributes())
+    log.push(b"a")
+    monkeypatch.setattr(Chronicle, "dump", lambda self: iter(()))
+    assert noted(reloaded(log.state)) != noted(log.state)
+
+
 # What a fact says
 
 

@@ -9,11 +9,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from dovetail.errors import BadRequest
 from dovetail.spark import task
+from dovetail.spark.facts import survey_of
 from dovetail.spark.offsets import Range
 from dovetail.spark.options import Options
 from dovetail.spark.planning import shared
 from dovetail.spark.reader import Part
-from dovetail.spark.survey import Survey
 
 
 class BatchReader(DataSourceReader):
@@ -30,7 +30,7 @@ class BatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        survey = Survey(self.options)
+        survey = survey_of(self.options)
         ranges = []
         for name, stand in survey.stands().items():
             survey.acknowledge(name, stand)

@@ -13,8 +13,8 @@ import pyarrow as pa
 from dovetail.core.message import id_of
 from dovetail.doors.native.codec import answers, requests
 from dovetail.errors import BatchRefused, DovetailError, NoSuchQueue
-from dovetail.limits import BATCH_MESSAGES_MAX
-from dovetail.spark import shape
+from dovetail.limits import BATCH_MESSAGES_MAX, FACTS_READ_MAX
+from dovetail.spark import facts, shape
 from dovetail.spark.offsets import Range
 from dovetail.spark.options import Options
 from dovetail.spark.reach import Reach
@@ -46,11 +46,12 @@ def ranged(reach: Reach, options: Options, part: Range) -> Iterator[pa.RecordBat
 
 
 def _reads(reach: Reach, options: Options, part: Range, at: int) -> Iterator[Read]:
-    opened(reach, options, part)
+    if not options.facts:
+        opened(reach, options, part)
     line = reach.line
     asked: dict[int, tuple[int, int]] = {}
     held: dict[int, Read] = {}
-    size, ahead, following = READ_MESSAGES, 1, at
+    size, ahead, following = FACTS_READ_MAX if options.facts else READ_MESSAGES, 1, at
 
     def ask(start: int, end: int) -> None:
         asked[line.send(_request(options, part, start, end - start))] = (start, end)
@@ -68,7 +69,7 @@ def _reads(reach: Reach, options: Options, part: Range, at: int) -> Iterator[Rea
             while at not in held:
                 number, answer = line.receive()
                 start, end = asked.pop(number)
-                held[start] = _read(answer, part, end)
+                held[start] = Read(*facts.told(answer, start, end)) if options.facts else _read(answer, part, end)
                 if held[start].next < end:
                     # As many as one frame takes; a little fewer, so that the next ones come out whole.
                     size = max(1, 7 * (held[start].next - start) // 8)
@@ -82,6 +83,8 @@ def _reads(reach: Reach, options: Options, part: Range, at: int) -> Iterator[Rea
 
 
 def _request(options: Options, part: Range, start: int, most: int) -> requests.Request:
+    if options.facts:
+        return facts.request(options, start, most)
     if part.batch < 0:
         return requests.TapRead(part.queue, options.tap, start, most, arrow=True)
     return requests.ReserveRead(part.queue, options.reservation, part.batch, start, most, arrow=True)
@@ -147,7 +150,7 @@ def read(reach: Reach, options: Options, part: Range) -> Iterator[pa.RecordBatch
         return
     try:
         for batch in ranged(reach, options, part):
-            yield shape.shaped(batch, part.name, options.columns)
+            yield facts.shaped(batch, options.columns) if options.facts else shape.shaped(batch, part.name, options.columns)
     except BatchRefused as error:
         raise BatchRefused(
             f"{part.name}: {error} It was released by an operator, or settled by another driver, while it was read"

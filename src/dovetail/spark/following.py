@@ -19,6 +19,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from dovetail.errors import DovetailError
 from dovetail.spark import owner
+from dovetail.spark.facts import survey_of
 from dovetail.spark.options import options_of
 from dovetail.spark.progress import offsets_of, sources
 from dovetail.spark.shares import Shares
@@ -50,14 +51,14 @@ class Follower(StreamingQueryListener):
 def follow(spark: SparkSession, **options: Any) -> Follower:
     """From now on release what queries of this session finish, for the node and the tap or reservation of these options (those of the
     stream). Returns the listener; `spark.streams.removeListener` ends it."""
-    follower = Follower(Survey(options_of({"timeout": FOLLOW_TIMEOUT, **options})))
+    follower = Follower(survey_of(options_of({"timeout": FOLLOW_TIMEOUT, **options})))
     spark.streams.addListener(follower)
     return follower
 
 
 def release(progress: Any, **options: Any) -> None:
     """The same once, by hand: `release(query.lastProgress, **options)` behind an availableNow query that nobody followed."""
-    released(Survey(options_of(options)), progress)
+    released(survey_of(options_of(options)), progress)
 
 
 def released(survey: Survey, progress: Any) -> None:

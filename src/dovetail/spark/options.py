@@ -16,7 +16,7 @@ from typing import Any
 
 from dovetail.client.address import Credentials, targets_of
 from dovetail.errors import BadRequest
-from dovetail.limits import RESERVATION_NAME_BYTES_MAX
+from dovetail.limits import FACTS_BYTES_DEFAULT, RESERVATION_NAME_BYTES_MAX
 from dovetail.spark.reach import Reach
 from dovetail.spark.typed import Bodies, bodies_of
 
@@ -28,6 +28,13 @@ RESERVED_COLUMNS = (*COLUMNS, "receives")
 RESERVED_ROWS = 100_000
 """Of a micro-batch that says no limit: what it takes nobody else gets, so it does not take all there is."""
 
+FACTS = "facts"
+"""Stands for a queue's name where all queues are read as facts: in offsets, and where sequences are named by queue."""
+FACTS_COLUMNS = (
+    "number", "position", "index", "time", "kind", "outcome", "queue", "queue_id", "sequence", "count", "delivery", "receives",
+    "duration_ms", "due", "bytes", "target", "target_sequence", "producer", "producer_number", "owner", "batch",
+)  # fmt: skip
+
 KEY, SECRET = "DOVETAIL_ACCESS_KEY_ID", "DOVETAIL_SECRET_ACCESS_KEY"
 ENDPOINT = "dovetail://127.0.0.1:9325"
 TAP_BYTES = 64 << 30
@@ -36,7 +43,7 @@ _DAY_MS = 86_400_000
 Start = str | int | dict[str, int]
 """earliest or latest; a time in ms since 1970; or for each queue a sequence."""
 
-NAMES = """endpoint queue tap mode reservation namespace startingOffsets endingOffsets maxRowsPerTrigger maxBytesPerTrigger
+NAMES = """endpoint queue table tap mode reservation namespace startingOffsets endingOffsets maxRowsPerTrigger maxBytesPerTrigger
     minRowsPerTrigger maxTriggerDelay columns failOnDataLoss partitions timeout key secret sessionToken tapMaxAge tapMaxBytes
     bodyFormat bodySchema bodyMessage""".split()
 _KNOWN = {name.lower(): name for name in NAMES}
@@ -47,6 +54,8 @@ class Options:
     queue: str
     endpoint: str = ENDPOINT
     tap: str = ""
+    facts: bool = False
+    """table=facts: what happened to all queues of a namespace, through a facts tap."""
     reservation: str = ""
     """With a tap there is none: mode=reserve takes messages from the queue in its place."""
     namespace: str = ""
@@ -85,17 +94,19 @@ def options_of(told: Mapping[str, Any], environment: Mapping[str, str] = os.envi
         if name not in _KNOWN:
             raise BadRequest(f"there is no option {name!r}; there are {', '.join(NAMES)}")
     get = said.get
-    queue = get("queue", "")
+    facts = _facts(said)
+    queue = FACTS if facts else get("queue", "")
     if not queue.strip(" ,"):
         raise BadRequest("option queue: the name of a queue, several with commas between them, or a pattern with *")
     endpoint = get("endpoint", ENDPOINT)
     targets_of(endpoint)
     tap, reservation = get("tap", ""), _reservation(said)
-    known = COLUMNS if tap else RESERVED_COLUMNS if reservation else WAITING_COLUMNS
+    known = FACTS_COLUMNS if facts else COLUMNS if tap else RESERVED_COLUMNS if reservation else WAITING_COLUMNS
     return Options(
         queue=queue,
         endpoint=endpoint,
         tap=tap,
+        facts=facts,
         reservation=reservation,
         namespace=get("namespace", ""),
         starting=_start("startingOffsets", get("startingoffsets", "earliest")),
@@ -109,12 +120,26 @@ def options_of(told: Mapping[str, Any], environment: Mapping[str, str] = os.envi
         partitions=_count("partitions", get("partitions")),
         timeout_s=seconds("timeout", get("timeout", "120")),
         tap_age_ms=int(1000 * seconds("tapMaxAge", get("tapmaxage", f"{7 * _DAY_MS // 1000}"))),
-        tap_bytes=_count("tapMaxBytes", get("tapmaxbytes")) or TAP_BYTES,
+        tap_bytes=_count("tapMaxBytes", get("tapmaxbytes")) or (FACTS_BYTES_DEFAULT if facts else TAP_BYTES),
         bodies=bodies_of(get("bodyformat", ""), get("bodyschema", ""), get("bodymessage", "")),
         credentials=Credentials(
             get("key") or environment.get(KEY, ""), get("secret") or environment.get(SECRET, ""), get("sessiontoken", "")
         ),
     )
+
+
+def _facts(said: Mapping[str, str]) -> bool:
+    table = said.get("table", "").lower()
+    if table not in ("", "messages", "facts"):
+        raise BadRequest(f"option table: messages or facts, not {table!r}")
+    if table != "facts":
+        return False
+    if not said.get("tap"):
+        raise BadRequest("option table: facts are read through a tap: option tap, a name of your own, one for each query")
+    for other in ("queue", "mode", "bodyFormat"):
+        if said.get(other.lower()):
+            raise BadRequest(f"option {other}: not with table=facts, which tells of all queues of a namespace (filter by the column queue)")
+    return True
 
 
 def _reservation(said: Mapping[str, str]) -> str:

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from dovetail.errors import BadRequest
 from dovetail.spark import task
+from dovetail.spark.facts import survey_of
 from dovetail.spark.offsets import Range
 from dovetail.spark.options import Options
 from dovetail.spark.survey import Survey
@@ -42,7 +43,7 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def survey(self) -> Survey:
         if self._survey is None:
-            self._survey = Survey(self.options)
+            self._survey = survey_of(self.options)
         return self._survey
 
     def getDefaultReadLimit(self) -> ReadLimit:

@@ -130,8 +130,8 @@ def _texts(column: Column | None, count: int) -> pa.Array:
     return _bytes(column, count).cast(pa.string())
 
 
-def below(batch: pa.RecordBatch, end: int) -> pa.RecordBatch:
+def below(batch: pa.RecordBatch, end: int, key: str = "sequence") -> pa.RecordBatch:
     """Without the messages at sequence `end` and above: a range with gaps is read by count and may come out longer."""
-    if not batch.num_rows or batch.column("sequence")[batch.num_rows - 1].as_py() < end:
+    if not batch.num_rows or batch.column(key)[batch.num_rows - 1].as_py() < end:
         return batch
-    return batch.slice(0, pc.sum(pc.less(batch.column("sequence"), end)).as_py() or 0)
+    return batch.slice(0, pc.sum(pc.less(batch.column(key), end)).as_py() or 0)

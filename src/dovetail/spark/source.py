@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from dovetail.spark import shape, typed
+from dovetail.spark import facts, shape, typed
 from dovetail.spark.batch import BatchReader
 from dovetail.spark.competing import CompetingReader
 from dovetail.spark.options import Options, options_of
@@ -24,6 +24,8 @@ from dovetail.spark.stream import StreamReader
 
 def schema_of(options: Options) -> str | StructType:
     """With `bodyFormat` the body is a struct of the schema that was given, and `_corrupt` has the bodies that it does not fit."""
+    if options.facts:
+        return facts.ddl(options)
     if options.bodies is None or not options.typed:
         return shape.ddl(options.columns)
     if options.bodies.format == "json":

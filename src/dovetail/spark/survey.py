@@ -44,6 +44,10 @@ class Stand(NamedTuple):
 
 
 class Survey:
+    key = "sequence"
+    """The column by which places are told."""
+    what = "messages"
+
     def __init__(self, options: Options) -> None:
         self.options = options
         self.reach: Reach = options.reach(FIRST_PATIENCE_S)
@@ -141,7 +145,7 @@ class Survey:
             if batch is None or batch.column("time").cast(pa.int64())[0].as_py() >= time_ms:
                 high = middle
             else:
-                low = batch.column("sequence")[0].as_py() + 1
+                low = batch.column(self.key)[0].as_py() + 1
         return low
 
     def sample(self, part: Range, most: int) -> pa.RecordBatch | None:
@@ -183,7 +187,7 @@ class Survey:
                 if stand.lost
                 else "the tap was moved by somebody else, or by a later run of this query"
             )
-            self.lost(f"The messages {place.next} to {stand.next - 1} of {name!r} are gone: {why}")
+            self.lost(f"The {self.what} {place.next} to {stand.next - 1} of {name!r} are gone: {why}")
             self.acknowledge(name, stand)
             return place._replace(next=stand.next)
         if place.next > stand.end:
