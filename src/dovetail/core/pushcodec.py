@@ -35,6 +35,9 @@ _NO_DELAY = (1 << 64) - 1
 HEAD = Struct("<BBHI")
 NUMBERS = Struct("<16sQQ")
 TWO = Struct("<II")
+_ONE = Struct("<BBHIQII")
+_NOTHING_MORE = (None,) * 6
+_PADDING = tuple(bytes(size) for size in range(4))
 _I = Struct("<I")
 _Q = Struct("<Q")
 
@@ -42,6 +45,11 @@ Data = bytes | memoryview
 
 
 def encode_push(push: Push, kind: int = Kind.PUSH) -> bytes:
+    if len(push.queues) == 1 and push[2:] == _NOTHING_MORE and len(push.bodies.offsets) == 2:
+        # One body and nothing else: what every push of a node with many queues is.
+        blob = push.bodies.blob
+        size = len(blob)
+        return b"".join((_ONE.pack(kind, 0, 1, 1, push.queues[0], 0, size), blob, _PADDING[-size & 3]))
     count, flags = len(push.bodies), 0
     parts: list[Data] = [b"", b"".join(map(_Q.pack, push.queues)) if len(push.queues) != 1 else _Q.pack(push.queues[0])]
     if push.numbered is not None:

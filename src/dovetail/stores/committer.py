@@ -46,7 +46,7 @@ from dovetail.stores.entrytime import EntryTime
 from dovetail.stores.store import Reply
 
 Answer = Callable[[Outcome], None]
-_PUSHES = Push | CompletePush | Stage
+_PUSHES = frozenset((Push, CompletePush, Stage))
 """What a full disk refuses. (A publish brings no bytes along, and frees a driver that waits for it.)"""
 _RECORD_OVERHEAD = 64
 _UNWRITABLE = (struct_error, OverflowError, UnicodeEncodeError, TypeError, ValueError, AttributeError)
@@ -117,6 +117,8 @@ class Committer:
         self._loop = asyncio.get_running_loop()
         self._slots: list[_Slot] = []
         self._shared: dict[tuple[Any, ...], _Slot] = {}
+        self._pops: list[tuple[Any, ...]] = []
+        """Names of pops that can be joined, and perhaps of some that no longer can."""
         self._flying: deque[tuple[Head, list[_Slot], list[Operation], float]] = deque()
         self._scheduled = False
         self._error: DovetailError | None = None
@@ -196,8 +198,11 @@ class Committer:
             self._slots.append(slot)
             if kind == "push":
                 # A later pop must come behind this push.
-                for other in [other for other in self._shared if other[0] == "pop"]:
-                    del self._shared[other]
+                for other in self._pops:
+                    self._shared.pop(other, None)
+                self._pops.clear()
+            elif kind == "pop":
+                self._pops.append(name)
         slot.size += size
         slot.count += count
         return slot
@@ -220,6 +225,7 @@ class Committer:
             return
         slots, self._slots = self._slots, []
         self._shared.clear()
+        self._pops.clear()
         entry: list[_Slot] = []
         size = 0
         for slot in slots:
@@ -235,7 +241,7 @@ class Committer:
         slots, operations, records = self._encoded(slots)
         if not slots:
             return
-        pushes = any(isinstance(operation, _PUSHES) for operation in operations)
+        pushes = not _PUSHES.isdisjoint(map(type, operations))
         head = self._head()
         self._flying.append((head, slots, operations, perf_counter()))
         try:
@@ -275,7 +281,7 @@ class Committer:
 
     def _refuse_pushes(self, slots: list[_Slot], operations: list[Operation], error: StorageFull, *, more: bool) -> None:
         """No room: pushes are refused, the rest goes on in the reserve."""
-        full = [isinstance(operation, _PUSHES) for operation in operations]
+        full = [type(operation) in _PUSHES for operation in operations]
         if any(full):
             self.full = True
             self.refused_full += 1
@@ -311,27 +317,28 @@ class Committer:
     def _deal(self, slot: _Slot, outcome: Outcome) -> None:
         """Deal an outcome out to the callers that share it, in the order in which they came."""
         self.asked -= slot.most
-        if slot.kind in ("push", "complete") and isinstance(outcome, Refusal):
+        if isinstance(outcome, Refusal) and slot.kind in ("push", "complete"):
             _tell(slot, error_of(outcome))
         elif slot.kind == "own" or isinstance(outcome, Refusal):
             for reply, _ in slot.answers:
                 if not reply.done():
                     reply.set_result(outcome)
-        elif isinstance(outcome, Pushed | Settled):
-            told: Sequence[Any] = outcome.sequences if isinstance(outcome, Pushed) else outcome.done
-            at = 0
-            for reply, count in slot.answers:
-                if not reply.done():
-                    reply.set_result(told[at : at + count])
-                at += count
+        elif isinstance(outcome, Pushed):
+            _share_out(slot, outcome.sequences)
+        elif isinstance(outcome, Settled):
+            _share_out(slot, outcome.done)
         elif isinstance(outcome, Popped):
-            at, total = 0, sum([run.length for run in outcome.taken])
-            shared = SharedPop(outcome.taken)
-            for reply, most in slot.answers:
-                if not reply.done():
-                    count = min(most, total - at)
-                    reply.set_result(Share(shared, at, count))
-                    at += count
+            self._deal_popped(slot, outcome)
+
+    def _deal_popped(self, slot: _Slot, outcome: Popped) -> None:
+        at, total = 0, sum([run.length for run in outcome.taken])
+        shared = SharedPop(outcome.taken)
+        for reply, most in slot.answers:
+            if not reply.done():
+                count = min(most, total - at)
+                reply.set_result(Share(shared, at, count))
+                at += count
+        if at < total:
             for sequences, deliveries in parts(outcome.taken, at, total - at):
                 # The receiver left while its pop was on its way: it takes no message with it. (Receive-and-delete has no way back.)
                 self.submit(Release(outcome.queue, sequences, deliveries))
@@ -366,6 +373,14 @@ class Committer:
     def close(self) -> None:
         if self._error is None:
             self.fail(Closed())
+
+
+def _share_out(slot: _Slot, told: Sequence[Any]) -> None:
+    at = 0
+    for reply, count in slot.answers:
+        if not reply.done():
+            reply.set_result(told[at : at + count])
+        at += count
 
 
 def _tell(slot: _Slot, error: DovetailError) -> None:
