@@ -42,6 +42,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
+        self._undone: list[Handle] = []
+        """Steps of the dead. They are kept, for whoever lets go of a coroutine runs its `finally` blocks."""
         self.steps = 0
         # What becomes of the tasks of the dead is nobody's concern.
         self.set_exception_handler(lambda loop, context: None)
@@ -68,6 +70,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 continue
             owner: Owner | None = handle._context.get(_OWNER)
             if owner is not None and owner.dead:
+                self._undone.append(handle)
                 continue
             if owner is not None and owner.asleep:
                 owner.kept.append(handle)
