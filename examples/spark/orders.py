@@ -3,8 +3,9 @@
     pip install 'dovetail[spark]'          and [jre] where there is no Java
     python examples/spark/orders.py
 
-A node, a producer that sends orders as JSON for some seconds, a stream that counts them by city and second, and a chart at the end. What
-the stream has read exactly once is compared with what was sent.
+A node, a producer that sends orders as JSON for some seconds, and a consumer that works them off, as in any shop. Beside them a stream that
+counts orders by city, an archive in Parquet, a measure of what the consumer saw, and charts at the end. What the stream and the archive
+hold is compared with what was sent.
 """
 
 # %% A node of our own
@@ -19,8 +20,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
 import dovetail.blocking
 import dovetail.spark
+from dovetail.spark.pipelines import archive, find, measure
 
 SECONDS = int(sys.argv[1]) if len(sys.argv) > 1 else 15
 CITIES = ["Bergen", "Kyoto", "Lima", "Porto"]
@@ -58,26 +64,50 @@ options = {
 }
 
 sent: Counter[str] = Counter()
+trace: list[tuple[str, int, int]] = []
+"""(what was done, when, with which order): what `measure` wants to know."""
 
 
 def produce() -> None:
+    number = 0
     with dovetail.blocking.connect(endpoint) as connection:
         orders = connection.queue("orders")
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
             cities = random.choices(CITIES, weights=[1, 4, 2, 3], k=100)
-            orders.send_many([json.dumps({"city": city, "amount": random.randrange(5, 100)}).encode() for city in cities])
+            numbers = range(number, number + 100)
+            told = [{"city": city, "amount": random.randrange(5, 100), "number": one} for one, city in enumerate(cities, number)]
+            begun = time.monotonic_ns()
+            orders.send_many([json.dumps(order).encode() for order in told])
+            trace.extend(("sent", begun, one) for one in numbers)
+            trace.extend(("acked", time.monotonic_ns(), one) for one in numbers)
             orders.send(b"not an order")
             sent.update(cities)
             sent["not an order"] += 1
+            number += 100
             time.sleep(0.05)
 
 
-with dovetail.blocking.connect(endpoint) as connection:
-    connection.queue("orders")  # The stream finds it there.
+def consume() -> None:
+    with dovetail.blocking.connect(endpoint) as connection:
+        orders = connection.queue("orders")
+        while messages := orders.receive(max=100, wait_s=3):
+            now = time.monotonic_ns()
+            for message in messages:
+                if message.body.startswith(b"{"):
+                    trace.append(("delivered", now, json.loads(message.body)["number"]))
+            for message in messages:
+                message.complete()
 
-producer = threading.Thread(target=produce)
+
+# %% Both taps are there before anything is sent: what has been consumed by then a tap does not have
+with dovetail.blocking.connect(endpoint) as connection:
+    for tap in ("counts", "archive"):
+        connection.queue("orders").tap(tap)
+
+producer, consumer = threading.Thread(target=produce), threading.Thread(target=consume)
 producer.start()
+consumer.start()
 dovetail.spark.follow(spark, **options)
 stream = spark.readStream.format("dovetail").options(**options).load()
 
@@ -103,5 +133,31 @@ for city, number in read.most_common():
     print(f"{city:>14} {'█' * (50 * number // max(read.values()))} {number:,}")
 assert read == sent, f"{read} were read and {sent} sent"
 print(f"{sum(read.values()):,} messages, none lost and none twice")
+
+# %% The archive holds all of it, in Parquet, though the consumer has taken it long ago
+archive.start(
+    spark, find("archive").checked({"endpoint": endpoint, "queue": "orders", "target": str(folder / "archive")})
+).awaitTermination()
+archived = ds.dataset(folder / "archive", format="parquet", partitioning="hive").to_table(columns=["sequence"])["sequence"].to_pylist()
+assert sorted(archived) == list(range(1, sum(sent.values()) + 1))
+print(f"{len(archived):,} messages in the archive {folder / 'archive'}")
+
+# %% What the consumer saw, measured
+consumer.join()
+kinds, times, numbers = zip(*trace, strict=True)
+rows = {"queue": ["orders"] * len(trace), "kind": list(kinds), "time_ns": list(times), "payload": list(numbers)}
+pq.write_table(pa.table(rows), folder / "trace.parquet")
+(seen,) = measure.over_spark(spark, str(folder / "trace.parquet")).to_pylist()
+print(f"lost {seen['loss']:.1%}, delivered twice {seen['duplication']:.1%}, out of order {seen['out_of_order']:.1%}")
+first = min(times)
+delays: dict[int, list[float]] = {}
+placed = {one: when for kind, when, one in trace if kind == "sent"}
+for kind, when, one in trace:
+    if kind == "delivered":
+        delays.setdefault((when - first) // 1_000_000_000, []).append((when - placed[one]) / 1e6)
+most = max(map(len, delays.values()))
+for second, several in sorted(delays.items()):
+    bar = "█" * (50 * len(several) // most)
+    print(f"second {second:>2} {bar:<50} {len(several):>6,} orders, {sorted(several)[len(several) // 2]:,.0f} ms")
 
 spark.stop()

@@ -51,6 +51,15 @@ def test_what_is_wrong_is_one_line(node: Node, capsys: pytest.CaptureFixture[str
     assert said in error and error.count("\n") == 1
 
 
+def test_where_there_is_no_spark_a_pipeline_says_how_it_comes() -> None:
+    lines = ["import sys", "sys.modules['pyspark'] = None", "from dovetail.cli import main"]
+    lines += [f"main(['pipeline', 'run', {name!r}, '--queue', 'q', '--target', 't'])" for name in ("archive", "enrich", "devices")]
+    lines += ["main(['pipeline', 'run', 'measure', '--trace', 't'])", "main(['pipeline', 'run', 'usage', '--target', 't'])"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == "dovetail: this needs pyspark, which is not installed: pip install 'dovetail[spark]'\n" * 5
+
+
 def test_settings_come_from_a_file_and_a_flag_wins(node: Node, queue: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sink = Published(tmp_path / "archive", "archive")
     stage(sink, 0, {"2026-05-01-12": range(10, 40)})

@@ -196,6 +196,16 @@ def test_who_should_have_spoken_and_did_not_is_found_and_who_speaks_again_is_not
     assert len(json.loads((tmp_path / "silent.json").read_text())["silent"]) == 3
 
 
+def test_a_device_that_is_gone_for_good_is_forgotten_and_one_that_is_expected_is_not(tmp_path: Path) -> None:
+    (tmp_path / "expected.csv").write_text("device,period_s\nb,10\n")
+    step = Played(tmp_path, period="10s", forget="1h", expected=str(tmp_path / "expected.csv"))
+    step.add(0, rows_of([(1000, reading("a", 1000)), (1000, reading("b", 1000)), (1900, reading("c", 1900))]))
+    assert [row["device"] for row in json.loads((tmp_path / "silent.json").read_text())["silent"]] == ["a", "b"]
+    step.add(1, rows_of([(9000, reading("c", 9000))], first=4))
+    told = json.loads((tmp_path / "silent.json").read_text())
+    assert [row["device"] for row in told["silent"]] == ["b"] and told["devices"] == 1
+
+
 def test_a_device_that_is_late_or_has_a_wrong_clock_was_heard(tmp_path: Path) -> None:
     step = Played(tmp_path, period="10s")
     step.add(0, rows_of([(1000, reading("a", 1000)), (1000, reading("b", 1000)), (1050, reading("b", 1050))]))

@@ -52,6 +52,7 @@ SETTINGS = {
     "ahead": Setting("1m", "how far a device's clock may run ahead; readings from further ahead are set apart"),
     "period": Setting("", "how often a device speaks; without it each has its own rhythm, from what it has sent"),
     "missed": Setting("3", "so many periods without a word are silence"),
+    "forget": Setting("30d", "a device that was not heard for so long is forgotten, unless it is expected"),
     "expected": Setting(
         "", "a CSV or Parquet file of devices that there are: device, and perhaps period_s and queue; none is then overlooked"
     ),
@@ -78,6 +79,7 @@ class Rules:
         self.late_us = _us("late", settings["late"])
         self.ahead_us = _us("ahead", settings["ahead"])
         self.period_s = seconds("period", settings["period"]) if settings["period"] else None
+        self.forget_us = _us("forget", settings["forget"], least=1)
         self.missed = _number("missed", settings["missed"])
         self.unusual = _number("unusual", settings["unusual"])
         if settings["format"] not in FORMATS:
@@ -163,7 +165,9 @@ class Step:
             reader = Reader(self.rules.fields, self.rules.window_us, self.rules.ahead_us, before.watermark_us)
             self.read(rows, reader, outcome)
             whole(outcome)
-        now, closed = joined(before, parts_of(outcome), window_us=self.rules.window_us, lateness_us=self.rules.late_us)
+        rules = self.rules
+        spans = {"window_us": rules.window_us, "lateness_us": rules.late_us, "forget_us": rules.forget_us}
+        now, closed = joined(before, parts_of(outcome), **spans)
         self._states.write(batch, now.tables())
         if not self._apart.done(batch):
             set_apart(outcome / "apart=true", self._apart.staging(batch))

@@ -47,10 +47,10 @@ GONE = ("take", "complete", "cancel", "dead-letter", "redrive", "expire", "settl
 """What takes a message from its queue for good, beside purge and drop, which take many at once."""
 
 
-def options_for(settings: Settings, columns: tuple[str, ...] = COLUMNS) -> Settings:
+def options_for(settings: Settings) -> Settings:
     """Options of a read of the facts, from settings of a pipeline."""
     said = {name: settings[name] for name in ("endpoint", "namespace", "key") if settings.get(name)}
-    return {**said, "table": "facts", "tap": settings["tap"]}
+    return {**said, "table": "facts", "tap": settings["tap"], "columns": ",".join(COLUMNS)}
 
 
 def spread(facts: pa.Table) -> pa.Table:

@@ -64,4 +64,4 @@ def missing(error: ModuleNotFoundError, extra: str = "spark") -> Exception:
     """What is not installed, and how it comes."""
     if error.name is None or error.name.startswith("dovetail"):
         return error
-    return BadRequest(f"this needs {error.name}, which is not installed: pip install 'dovetail[{extra}]'")
+    return BadRequest(f"this needs {error.name.partition('.')[0]}, which is not installed: pip install 'dovetail[{extra}]'")

@@ -60,7 +60,7 @@ def known(tables: Mapping[str, pa.Table]) -> Known:
     return Known(tables["open"], tables["devices"], **tables["stand"].to_pylist()[0])
 
 
-def joined(before: Known, parts: pa.Table, *, window_us: int, lateness_us: int) -> tuple[Known, pa.Table]:
+def joined(before: Known, parts: pa.Table, *, window_us: int, lateness_us: int, forget_us: int) -> tuple[Known, pa.Table]:
     """(what is known now, the windows that are closed by it)"""
     of_devices = pc.is_null(parts["measure"])
     devices = added([before.devices, parts.filter(of_devices)])
@@ -73,6 +73,8 @@ def joined(before: Known, parts: pa.Table, *, window_us: int, lateness_us: int) 
         closed = pc.less_equal(pc.add(together["window"].cast(pa.int64()), window_us), watermark)
     now, first = _most(devices["heard"]), _least(parts["heard"])
     begun = before.begun_us if before.begun_us is not None else first
+    if now is not None:
+        devices = devices.filter(pc.greater(devices["heard"].cast(pa.int64()), now - forget_us))
     return Known(together.filter(pc.invert(closed)), devices, watermark, now, begun), together.filter(closed)
 
 
