@@ -15,6 +15,7 @@ from dovetail.cli import main
 from dovetail.errors import BadRequest
 from dovetail.lab import child, machine, sparkkafka
 from dovetail.lab.drivers import elasticmq, memcached, rabbitmq
+from dovetail.lab.engines import nats
 from dovetail.lab.report import Result
 from dovetail.lab.scenario import SCENARIOS, Bar, Figures, Lab, Scenario, find
 
@@ -113,6 +114,7 @@ def test_every_scenario_runs_small_and_ends_with_one_object(name: str, tmp_path:
     for needs, program, present in (
         ("rdsq-figure-2", "rabbitmq-server", rabbitmq.present()),
         ("fabric-kvs", "memcached", memcached.present()),
+        ("cluster-load", "nats-server", nats.present()),
     ):
         if name == needs and not present and os.environ.get("CI") != "true":
             pytest.skip(f"{program} is not installed (apt-get install {program})")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
@@ -30,6 +31,7 @@ from . import stream
 from .place import Place
 
 CONNECT_S = 3.0
+RECONNECT_S = 0.05
 ASK_S = 5.0
 OPEN_S = 15.0
 OPEN_PAUSE_S = 0.25
@@ -73,7 +75,9 @@ class JetStream:
                 f"{self.name}: the server takes messages of {client.max_payload} bytes; {ENTRY_BYTES_MIN + PAYLOAD_SLACK} are needed"
                 " (max_payload: 2MB in its configuration)."
             )
-        replicas = self._place.replicas or (3 if len(client.servers) >= 3 else 1)
+        # A server tells of the others of its cluster. Three that are named are meant, also where one of them is not there yet.
+        known = max(len(self._place.servers), len(client.servers))
+        replicas = self._place.replicas or (3 if known >= 3 else 1)
         give_up = monotonic() + OPEN_S
         while True:
             try:
@@ -103,25 +107,32 @@ class JetStream:
         async def trouble(error: Exception) -> None:
             _logger.debug("%s: %r", self.name, error)
 
-        try:
-            client = await nats.connect(
-                list(self._place.servers),
-                name="dovetail",
-                allow_reconnect=False,
-                connect_timeout=CONNECT_S,
-                max_reconnect_attempts=1,
-                ping_interval=2,
-                disconnected_cb=told,
-                closed_cb=told,
-                error_cb=trouble,
-                skip_subject_validation=True,
-            )
-        except (nats.errors.Error, OSError) as error:
-            raise Unavailable(f"{self.name} cannot be reached: {error!r}") from error
-        self._client, self._js = client, client.jetstream(timeout=ASK_S)
-        self._acks = client.new_inbox()
-        await client.subscribe(self._acks, cb=self._acknowledged)
-        return self._js
+        # Given several, the library gives up where the first one greets it badly; and left to its own measure it tries for two minutes.
+        why: Exception | None = None
+        for server in random.sample(self._place.servers, len(self._place.servers)):
+            try:
+                client = await nats.connect(
+                    [server],
+                    name="dovetail",
+                    allow_reconnect=False,
+                    connect_timeout=CONNECT_S,
+                    max_reconnect_attempts=1,
+                    reconnect_time_wait=RECONNECT_S,
+                    ping_interval=2,
+                    disconnected_cb=told,
+                    closed_cb=told,
+                    error_cb=trouble,
+                    skip_subject_validation=True,
+                )
+            except (nats.errors.Error, OSError) as error:
+                why = error
+                continue
+            lost.clear()
+            self._client, self._js = client, client.jetstream(timeout=ASK_S)
+            self._acks = client.new_inbox()
+            await client.subscribe(self._acks, cb=self._acknowledged)
+            return self._js
+        raise Unavailable(f"{self.name} cannot be reached: {why!r}") from why
 
     async def _disconnect(self) -> None:
         client, self._client, self._js = self._client, None, None

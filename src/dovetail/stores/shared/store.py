@@ -45,10 +45,16 @@ class SharedLane(ReplayedLane):
     """A lane that others change too."""
 
     _store: SharedStore
+    _watched = False
 
     def has_visible(self) -> bool:
+        """Also where it is not known: a pop then finds out. Whoever is watching is woken by what is replayed, and need not ask again."""
         self._store.check_reach()
-        return super().has_visible() or not self._store.fresh()
+        return super().has_visible() or not (self._watched or self._store.fresh())
+
+    def watch(self, changed: Callable[[int], None] | None) -> None:
+        self._watched = changed is not None
+        super().watch(changed)
 
     def peek(self, most: int, after: int = 0) -> list[Waiting]:
         self._store.check_reach()
