@@ -9,7 +9,7 @@ SERVES := $(VENV)/.serves
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup engines run test check format bench soak clean
+.PHONY: help setup engines run test check format bench spec soak clean
 
 help:  ## this list
 	@echo "Dovetail: a durable queue in one process"
@@ -84,6 +84,9 @@ bench: setup engines  ## run every scenario of the lab and print its figures
 	@missed=; for name in $$($(BIN)/dovetail lab list --names); do \
 	  $(BIN)/dovetail lab run $$name || missed="$$missed $$name"; echo; \
 	done; if [ -n "$$missed" ]; then echo "not kept:$$missed"; exit 1; fi
+
+spec: setup  ## model-check the specification (spec/), and each safeguard left out
+	@$(BIN)/python spec/check.py
 
 soak: setup engines  ## the long tests: kill -9 by the hundred, long simulations
 	@$(PYTEST) -m soak $(T)
