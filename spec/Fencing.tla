@@ -44,8 +44,7 @@ Init ==
 
 Live == s.lanes[1].live
 
-(* An entry takes effect, or does not; what it names was given to `by`. *)
-(* (`\E r \in {...}` in place of LET makes TLC evaluate it once.) *)
+(* An entry takes effect, or does not; what it names was given to `by`. (`\E r \in {...}` in place of LET: TLC evaluates it once.) *)
 Lands(entry, by) ==
   \E r \in {Apply(s, [entry EXCEPT !.log = now])} :
   LET o == entry.ops[1]
@@ -55,12 +54,14 @@ Lands(entry, by) ==
       took == IF outcome.what = "popped" THEN {outcome.value[i] : i \in 1..Len(outcome.value)} ELSE {}
       to == <<entry.writer, entry.number>>
       body == IF outcome.what = "pushed" THEN {o.items[1].body} ELSE {}
+      early == \E t \in took : Live[t[1]].until > r.state.time
   IN  /\ s' = [r.state EXCEPT !.position = 0]
       /\ given' = given \cup {[sequence |-> t[1], delivery |-> t[2], to |-> to] : t \in took}
       /\ holder' = [m \in {t[1] : t \in took} |-> to] @@ (IF settled /\ o.kind # "extend" THEN n :> TheirOwn ELSE <<>>) @@ holder
       /\ stored' = [b \in body |-> IF b \in DOMAIN stored THEN stored[b] + 1 ELSE 1] @@ stored
       /\ completed' = IF settled /\ o.kind = "complete" /\ holder[n] = by THEN completed \cup {Live[n].body} ELSE completed
       /\ wrong' = wrong \cup (IF settled /\ holder[n] # by THEN {"a stale receipt changed something"} ELSE {})
+                        \cup (IF early THEN {"somebody was given what another has"} ELSE {})
                         \cup (IF entry.writer \in gone /\ o.kind # "open" /\ outcome.what # "refused" THEN {"what was refused took effect"} ELSE {})
 
 Settling(kind, g) == [kind |-> kind, queue |-> 1, sequences |-> <<g.sequence>>, deliveries |-> <<g.delivery>>, amount |-> Lease]
@@ -86,6 +87,7 @@ Land(w) ==
   /\ \E said \in Says(w) :
        LET entry == Entry(w, sent[w] + 1, Stamp(w), said[1]) IN
        /\ Lands(entry, said[2])
+       \* A copy's stamp says nothing new: entry time has passed it.
        /\ landed' = landed \cup {[entry |-> [entry EXCEPT !.stamp = 0], by |-> said[2]]}
   /\ sent' = [sent EXCEPT ![w] = @ + 1]
   /\ UNCHANGED <<now, gone>>
@@ -119,6 +121,7 @@ AtMostOneLiveDelivery == \A g, h \in given : g.sequence = h.sequence /\ Alive(g)
 CompletedNeverReturns == \A n \in DOMAIN Live : Live[n].body \notin completed
 StaleReceiptChangesNothing == "a stale receipt changed something" \notin wrong
 RepeatsNotStoredTwice == \A b \in DOMAIN stored : stored[b] = 1
+LeasesAreKept == "somebody was given what another has" \notin wrong
 RefusedMeansNothing == "what was refused took effect" \notin wrong
 TimeIsTheLogs == s.time <= now
 

@@ -54,7 +54,7 @@ Result(s, what)  == [state |-> s, outcome |-> what]
 
 Visible(m, t) == m.until <= t /\ (Keeps("leases lapse") \/ m.delivery = 0)
 Leased(m, t)  == m.delivery # 0 /\ ~Visible(m, t)
-VisibleIn(l, t) == {n \in DOMAIN l.live : Visible(l.live[n], t)}
+VisibleIn(l, t) == {n \in DOMAIN l.live : Visible(l.live[n], t) \/ ~Keeps("a lease hides its message")}
 
 (* Is this the receipt of its last delivery? *)
 Delivered(l, n, d) == n \in DOMAIN l.live /\ (Keeps("the fence") => d # 0 /\ l.live[n].delivery = d)
