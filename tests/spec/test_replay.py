@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 from collections.abc import Sequence
@@ -17,10 +16,7 @@ from dovetail.core import settling
 from dovetail.core.operation import Head
 from dovetail.core.state import State
 from dovetail.errors import DovetailError
-from dovetail.lab.simengine import Faults
 from tests.core.test_agreement import _without_the_fence
-from tests.shared.house import impatient as impatient
-from tests.shared.house import world
 from tests.spec import recorded, replay
 from tests.spec.recorded import Plain, Recorder, disagreement, of_generator, tampered, through_the_core
 from tests.spec.test_models import SPEC, check
@@ -162,27 +158,3 @@ async def test_what_a_real_node_does_is_what_the_specification_says(store: str, 
         async with dovetail.open(store if store == "memory:" else f"local:{tmp_path}") as node:
             await live_a_little(node, life)
     listening.judge(60)
-
-
-@pytest.mark.usefixtures("impatient")
-async def test_what_nodes_that_share_a_log_do_is_what_the_specification_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries are lost, doubled and late on their way, and appended again."""
-    listening = Listening(monkeypatch)
-    async with world(2, seed=3, faults=Faults(lose=0.05, double=0.2, delay=0.1)) as made:
-
-        async def pass_time() -> None:
-            while True:
-                await asyncio.sleep(0.001)
-                made.clock.advance(0.005)
-
-        passing = asyncio.create_task(pass_time())
-        lives = (live_a_little(node, life) for life, node in enumerate(made.nodes))
-        await asyncio.gather(*lives)
-        passing.cancel()
-        await made.same()
-    listening.judge(100)
-    assert len(listening.heard) == 2
-    [(_, recorder), _] = listening.heard.values()
-    entries = [(step["entry"]["writer"], step["entry"]["number"]) for step in recorder.steps if step["entry"]["ops"][0]["kind"] != "open"]
-    assert len({writer for writer, _ in entries}) >= 2
-    assert len(set(entries)) < len(entries), "no entry came twice"
