@@ -164,6 +164,31 @@ async def test_what_is_set_aside_for_a_job_is_told_under_its_reservation() -> No
         assert shown() == [None, None, None]
 
 
+async def test_how_far_a_facts_tap_is_behind_is_told_until_it_is_closed() -> None:
+    clock = ManualClock()
+    label = 'namespace="default",tap="audit"'
+    async with dovetail.open("memory:", clock=clock) as node:
+
+        def shown() -> list[float | None]:
+            page = node.metrics()
+            return [series(page, f"dovetail_facts_tap_{name}").get(label) for name in ("lag_facts", "lag_seconds", "lost_facts")]
+
+        queue = await node.queue("orders")
+        facts = await node.facts("audit", age_s=100)
+        assert shown() == [0, 0, 0]
+        for _ in range(4):
+            await queue.send(b"x")
+            clock.advance(30)
+        assert shown() == [4, 120, 0]
+        assert series(node.metrics(), "dovetail_facts_bytes")[""] > 0
+        await node.snapshot()
+        assert shown() == [3, 90, 1]
+        await facts.advance(4)
+        assert shown() == [1, 30, 0]
+        await facts.close()
+        assert shown() == [None, None, None]
+
+
 async def test_names_beyond_the_bound_have_no_series_until_others_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lags, "SHOWN_MAX", 2)
     async with dovetail.open("memory:") as node:

@@ -25,9 +25,10 @@ DETAILS_MAX = 40
 
 AUDITED = frozenset(
     "CreateQueue DeleteQueue PurgeQueue SetQueueAttributes AddPermission RemovePermission TagQueue UntagQueue StartMessageMoveTask "
-    "CancelMessageMoveTask CreateAccount RemoveAccount AddKey EnableKey DisableKey RemoveKey SetQuota".split()
+    "CancelMessageMoveTask OpenFactsTap CloseFactsTap CreateAccount RemoveAccount AddKey EnableKey DisableKey RemoveKey SetQuota".split()
 )
-"""The acts that change what a queue or an account is. Sending and receiving are not here: they are counted, not told."""
+"""The acts that change what a queue or an account is, and who reads what happens to all queues. Sending and receiving are
+not here: they are counted, not told."""
 
 SHOWN = frozenset(
     "QueueName QueueNamePrefix Label AWSAccountIds Actions TagKeys SourceArn DestinationArn MaxNumberOfMessagesPerSecond "

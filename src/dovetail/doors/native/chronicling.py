@@ -34,7 +34,7 @@ def facts_open(connection: Connection, frame: Frame) -> None:
     async def work() -> answers.Done:
         return answers.Done(await store.facts_open(space, request.name, request.start, request.age_ms, request.bytes_max))
 
-    Working(connection, frame.number, frame.kind, None, connection.door.noted(connection, "OpenFactsTap", request.name, work))
+    Working(connection, frame.number, frame.kind, None, connection.door.noted(connection, "OpenFactsTap", "", work))
 
 
 def facts_list(connection: Connection, frame: Frame) -> None:
@@ -84,4 +84,4 @@ def facts_close(connection: Connection, frame: Frame) -> None:
         await store.facts_close(space, request.name)
         return answers.Done(1)
 
-    Working(connection, frame.number, frame.kind, None, connection.door.noted(connection, "CloseFactsTap", request.name, work))
+    Working(connection, frame.number, frame.kind, None, connection.door.noted(connection, "CloseFactsTap", "", work))
