@@ -14,6 +14,7 @@ from pathlib import Path
 
 import dovetail
 from dovetail.errors import DovetailError
+from dovetail.lab.drivers.spawned import free_ports
 from dovetail.service.handles import Queues
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -26,7 +27,7 @@ class Process:
     def __init__(self, store: str, folder: Path, name: str) -> None:
         self._store = store
         self._words = folder / f"{name}.err"
-        self._ports = "127.0.0.1:0", "127.0.0.1:0"
+        self._ports = [f"127.0.0.1:{port}" for port in free_ports(2)]
         self.http = self.native = ""
         self._process: subprocess.Popen[str] | None = None
 
@@ -42,7 +43,6 @@ class Process:
         match = READY.fullmatch(line)
         assert match is not None, self.words
         self.http, self.native = match[1], match[2]
-        self._ports = self.http.rpartition("/")[2], self.native.rpartition("/")[2]
         return self
 
     @property
@@ -61,7 +61,7 @@ class Process:
         if process is None:
             return 0
         (process.kill if kill else process.terminate)()
-        code = process.wait(30)
+        code = process.wait(60)
         assert process.stdout is not None
         process.stdout.close()
         return code
