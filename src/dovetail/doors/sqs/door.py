@@ -236,7 +236,7 @@ class Door:
         action: Action | None = None
         call: Call | None = None
         o: Shape | None = None
-        as_json = request.headers.get(b"accept") == b"application/json"
+        as_json = querywire.wants_json(request.headers.get(b"accept"))
         try:
             action, fields = self._form(request)
             call = self._call(request, action, request_id)
@@ -349,7 +349,7 @@ class Door:
             return Caller(options.account, options.region, "", False)
         # An access key of twelve digits names an account, as other stand-ins for SQS have it.
         key = scope.access_key_id
-        account = key if len(key) == 12 and key.isdigit() else options.account
+        account = key if len(key) == 12 and key.isascii() and key.isdigit() else options.account
         return Caller(account, scope.region or options.region, key, False)
 
     @property
