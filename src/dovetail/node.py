@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from dovetail.doors.sqs import Door
     from dovetail.service.accounts import Accounts, Quota
     from dovetail.service.audit import Audit
+    from dovetail.stores.shared.report import LogReport
 
-__all__ = ["NAMESPACE", "Node", "join", "open", "start"]
+__all__ = ["NAMESPACE", "Node", "join", "look", "open", "start"]
 
 
 class Node(Queues):
@@ -156,6 +157,24 @@ async def join(engine: Engine, *, settings: Settings | None = None, clock: Clock
     except BaseException:
         await log.shut()
         raise
+
+
+async def look(url: str) -> LogReport:
+    """What can be said of a shared log without joining it (`dovetail cluster status`)."""
+    from dovetail.stores.shared.report import report
+
+    if url.partition(":")[0] in ("local", "memory"):
+        raise BadRequest(f"{url} is one node's own; `dovetail inspect` looks into a data folder")
+    engine = _engine(url)
+    if not hasattr(engine, "health"):
+        raise BadRequest(f"{url.partition(':')[0]}:// says nothing of itself; ask its nodes (--endpoint)")
+    try:
+        health = await engine.health()
+        if health is None:
+            raise BadRequest(f"{engine.name}: there is no log; the first node that is started makes it")
+        return await report(engine, health, SystemClock().wall_ms())
+    finally:
+        await engine.close()
 
 
 def _engine(url: str) -> Engine:

@@ -14,6 +14,7 @@ COMMANDS = {
     "serve": "start a node and serve until it is told to stop",
     "queue": "look at the queues of a running node, and work with them",
     "account": "make accounts and access keys, rotate and revoke them",
+    "cluster": "look at nodes that share a log: how far each is, and what is wrong",
     "inspect": "look into a data folder, also beside a running node",
     "backup": "copy a data folder while its node runs, and verify the copy",
     "restore": "make a data folder from a backup, and verify it",

@@ -165,6 +165,11 @@ class SharedStore(Replayed):
             "dovetail_log_resent": (self.log.resent, "Entries published again, because they did not come back in time or out of order."),
             "dovetail_replay_age_seconds": (monotonic() - at_tail, "How long ago the replay was last known to be at the log's tail."),
             "dovetail_log_position": (self.state.position >> SHIFT, "The entry that is due next: compare nodes."),
+            "dovetail_log_reconnects": (self.log.reconnects, "How often the line to the log was lost and made again."),
+            "dovetail_log_writer": (
+                int.from_bytes(self.committer.writer[:4]),
+                "The first 32 bits of the name under which this node writes; `dovetail cluster status` knows it by that.",
+            ),
             "dovetail_chores_keeper": (self.chores.keeper(), "1 where this node makes snapshots and trims for all."),
         }
 
