@@ -18,6 +18,7 @@ COMMANDS = {
     "inspect": "look into a data folder, also beside a running node",
     "backup": "copy a data folder while its node runs, and verify the copy",
     "restore": "make a data folder from a backup, and verify it",
+    "migrate": "move everything from one store to another, nothing lost and nothing twice",
     "settings": "print the effective settings and where each came from",
     "export": "write what was pushed to queues, or what waits in them, to Parquet files",
     "pipeline": "archive queues with Spark, replay an archive, measure a trace",

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from dovetail.core import codec, snapshot
+from dovetail.core import codec, moved, snapshot
 from dovetail.core.operation import Head
 from dovetail.core.state import State
 from dovetail.errors import DovetailError, Unavailable
@@ -106,7 +106,8 @@ async def _follow(engine: Engine, state: State, start: int, end: int) -> dict[by
             return
         records = decode(packet)
         head: Head = codec.decode_head(records[0])
-        operations = [codec.decode(record) for record in records[1:]]
+        copy = moved.passed(head, records, state.key)
+        operations = [] if copy else [codec.decode(record) for record in records[1:]]
         position = number << SHIFT
         state.apply((number + 1) << SHIFT, head, operations, range(position + 1, position + len(records)), stamp_ms)
         heard[head.writer] = number - (head.applied >> SHIFT)
