@@ -291,7 +291,7 @@ class Waits:
     def applied(self, entry: Entry, operations: Sequence[Operation], applied: Applied) -> None:
         writer = self.store.committer.writer
         if self.asked:
-            for operation, outcome, address in zip(operations, applied.outcomes, entry.addresses[1:], strict=True):
+            for operation, outcome, address in zip(operations, applied.outcomes, entry.addresses[1:], strict=False):
                 if type(outcome) is Popped and outcome.waiting:
                     wait = self.asked.pop(id(operation), None)
                     if wait is not None and wait.operation is operation:
