@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dovetail.core.column import Column
+from dovetail.core.lane import Lane
 from dovetail.core.operation import Attributes, Complete, Create, Done, Head, Open, Pop, Push, Refusal, Retime, Tick, Why, Withdraw
+from dovetail.core.serving import Waiting
 from dovetail.core.state import State
 from dovetail.core.versions import APPLY_VERSION, WAITING_VERSION
-from tests.core.world import Entry, World, plain
+from tests.core.world import Disagreement, Entry, World, plain
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -281,3 +285,37 @@ def test_time_that_a_void_entry_passed_is_silence_too() -> None:
     log.now += 3000
     log(B, push(b"x"))
     assert log.given == []
+
+
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The queues of the lanes that are asked from here on whether something is visible."""
+    seen: list[int] = []
+    ask = Lane.has_visible
+
+    def has_visible(self: Lane, now: int) -> bool:
+        seen.append(self.queue)
+        return ask(self, now)
+
+    monkeypatch.setattr(Lane, "has_visible", has_visible)
+    return seen
+
+
+def test_a_lane_to_which_nothing_happened_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = State()
+    head = Head(1000, A)
+    state.apply(1 << 16, head, [Open(A, APPLY_VERSION)], [1])
+    queues = range(1, 501)
+    many = [*(Create(queue, Attributes()) for queue in queues), *(Pop(queue, 1, wait_ms=60_000) for queue in queues)]
+    state.apply(2 << 16, head._replace(number=1), many, list(range(1, 1001)))
+    seen = looked_at(monkeypatch)
+    applied = state.apply(3 << 16, head._replace(number=2, stamp=5000), [push(b"x", queue=77), Tick()], [1, 2])
+    assert [handout.popped.queue for handout in applied.handouts] == [77] and set(seen) == {77}
+
+
+def test_without_waking_those_whose_time_has_come_a_message_lies_beside_its_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Waiting, "wake", lambda self, now: None)
+    log = Shared(Attributes())
+    log(A, Pop(1, 1, wait_ms=1000))
+    log(B, push(b"x", delay=5))
+    with pytest.raises(Disagreement):
+        log(B, Tick(), after=5)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from dovetail.core.chunk import GONE, TOMB, Chunk
 from dovetail.core.digest import Digests
+from dovetail.core.serving import Waiting
 from dovetail.core.state import State
 from dovetail.core.waiting import Waiters
 from dovetail.core.writers import Writers
@@ -40,7 +41,7 @@ def relocate(state: State, where: Callable[[int], int], position: int) -> None:
         lane.waiters = Waiters()
     for stage in state.stages.by_id.values():
         stage.records = [record._replace(address=where(record.address)) for record in stage.records]
-    state.waiting = {}
+    state.waiting = Waiting()
     state.writers, state.digests = Writers(), Digests()
     state.position, state.trimmed = position, 0
 

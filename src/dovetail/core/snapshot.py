@@ -30,6 +30,7 @@ from dovetail.core.message import salt_of
 from dovetail.core.operation import Attributes, Push, Why
 from dovetail.core.producers import Producer
 from dovetail.core.reservations import Batch, Reservation
+from dovetail.core.serving import Waiting
 from dovetail.core.stages import Staged, Stages, bodies_elsewhere
 from dovetail.core.state import State
 from dovetail.core.taps import Runs, Stretch, Tap
@@ -420,7 +421,7 @@ def _state_facts(state: State, written: FactStretch | None) -> dict[str, Any]:
         "trimmed": state.trimmed,
         "catalog": [state.catalog.next, [[queue, *name] for queue, name in state.catalog.by_id.items()]],
         "dropped": list(state.dropped),
-        "waiting": list(state.waiting),
+        "waiting": list(state.waiting.places),
         "producers": [
             [key.hex(), p.epoch, p.last, [int(r) if isinstance(r, Why) else r for r in p.results]]
             for key, p in state.producers.by_id.items()
@@ -446,7 +447,7 @@ def _state_from(facts: dict[str, Any]) -> State:
         state.catalog.by_id[queue] = (namespace, name)
         state.catalog.by_name[namespace, name] = queue
     state.dropped = dict.fromkeys(facts["dropped"])
-    state.waiting = dict.fromkeys(facts["waiting"])
+    state.waiting = Waiting(facts["waiting"])
     for key, epoch, last, results in facts["producers"]:
         producer = state.producers.by_id[bytes.fromhex(key)] = Producer()
         producer.epoch, producer.last = epoch, last

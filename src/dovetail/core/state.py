@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, get_args
 
-from dovetail.core import clearing, moving, noting, pushing, reserving, settling, staging, tapping
+from dovetail.core import clearing, moving, noting, pushing, reserving, serving, settling, staging, tapping
 from dovetail.core import operation as op
 from dovetail.core.catalog import Catalog
 from dovetail.core.chronicle import REPEAT, Chronicle, Fact
@@ -58,8 +58,8 @@ class State:
         self.writers = Writers()
         self.digests = Digests()
         """Of what was answered to entries of writers: of shared logs only."""
-        self.waiting: dict[int, None] = {}
-        """Queues with waiters in their lanes (shared logs), in the order in which they began to wait."""
+        self.waiting = serving.Waiting()
+        """Queues with waiters in their lanes: of shared logs only."""
         self.chronicle = Chronicle()
         self.step = 0
         """Which operation of the entry is under way; known only while the chronicle is open."""
@@ -109,8 +109,8 @@ class State:
             if chronicle.open:
                 self.step = len(outcomes)
             outcomes.append(handlers[type(operation)](self, operation, address))
-            if self.waiting:
-                self._serve(handouts)
+            if self.waiting.places:
+                serving.serve(self, operation, handouts)
         return Applied(outcomes, handouts)
 
     def _pass_time(self, step: int, speaker: bytes) -> None:
@@ -120,9 +120,10 @@ class State:
 
     def _left(self, writer: bytes, handed: Handed) -> None:
         """Nobody waits for this writer any more, and what it was handed unseen goes back."""
-        for queue in self.waiting:
+        for queue in self.waiting.places:
             if queue in self.lanes:
                 self.lanes[queue].waiters.leave_with(writer)
+        self.waiting.stirred.update(self.waiting.places)
         for _, queue, sequence, delivery in handed:
             held = self.lane(queue)
             if held is not None:
@@ -130,42 +131,6 @@ class State:
                 if self.chronicle.open:
                     self.step = 0
                     noting.settled(self, held, op.Release(queue, (sequence,), (delivery,)), done)
-
-    def _serve(self, handouts: list[Handout]) -> None:
-        """Every lane with waiters gives what it may, in the order in which they wait. What one gives may be a dead letter for another."""
-        served = True
-        while served:
-            served = False
-            for queue in list(self.waiting):
-                lane = self.lane(queue)
-                if lane is None or not lane.waiters:
-                    del self.waiting[queue]
-                else:
-                    served |= self._serve_lane(lane, handouts)
-
-    def _serve_lane(self, lane: Lane, handouts: list[Handout]) -> bool:
-        line, before = lane.waiters.line, lane.buried
-        while line and lane.has_visible(self.time) and not self._full(lane):
-            waiter = line.popleft()
-            popped = self._take(lane, waiter.most, waiter.lease_ms, False)
-            if not popped.taken:
-                line.appendleft(waiter)
-                break
-            if waiter.attempt:
-                self._remember(lane, waiter.attempt, popped)
-            self._note_handout(waiter.writer, lane.queue, popped)
-            handouts.append(Handout(waiter.writer, waiter.waiter, popped))
-            count = sum(taken.length for taken in popped.taken)
-            if count < waiter.most and not waiter.once:
-                line.append(waiter._replace(most=waiter.most - count))
-        return lane.buried > before
-
-    def _note_handout(self, writer: bytes, queue: int, popped: Popped) -> None:
-        known = self.writers.by_id.get(writer)
-        if known is not None:
-            for taken in popped.taken:
-                for offset in range(taken.length):
-                    known.handed.append((self.position, queue, taken.sequence + offset, taken.delivery + offset))
 
     def lane(self, queue: int) -> Lane | None:
         """The lane, with its time advanced: what is due is visible, and waiters whose time is over have left."""
@@ -267,12 +232,12 @@ class State:
             noting.queue(self, Fact.DROP, o.queue, lane.live)
         self.dropped[o.queue] = None
         self.rules_version += 1
-        self.waiting.pop(o.queue, None)
+        self.waiting.leave(o.queue)
         return Done()
 
     # Messages
 
-    def _full(self, lane: Lane) -> bool:
+    def full(self, lane: Lane) -> bool:
         return bool(lane.attributes.in_flight_max) and lane.leased >= lane.attributes.in_flight_max
 
     def _pop(self, o: op.Pop, address: int) -> Outcome:
@@ -284,29 +249,29 @@ class State:
             if repeated is not None:
                 return repeated
         waits = o.wait_ms and self._writer
-        if self._full(lane) and not waits:
+        if self.full(lane) and not waits:
             return Refusal(Why.OVER_IN_FLIGHT)
         # No later Pop overtakes those that wait already.
-        popped = Popped(o.queue, (), 0) if lane.waiters or self._full(lane) else self._take(lane, o.max, o.lease_ms, o.delete)
+        popped = Popped(o.queue, (), 0) if lane.waiters or self.full(lane) else self.take(lane, o.max, o.lease_ms, o.delete)
         if not popped.taken and waits:
             once = o.once and self.version >= WAITING_VERSION
             lane.waiters.join(Waiter(self._writer, address, o.max, o.lease_ms, o.delete, self.time + o.wait_ms, o.attempt, once))
-            self.waiting[o.queue] = None
+            self.waiting.join(o.queue)
             return popped._replace(waiting=True)
         if o.attempt and popped.taken and not o.delete:
-            self._remember(lane, o.attempt, popped)
+            self.remember(lane, o.attempt, popped)
         return popped
 
     def _withdraw(self, o: op.Withdraw, _: int) -> Outcome:
         lane = self.lane(o.queue)
         return Refusal(Why.NO_QUEUE, str(o.queue)) if lane is None else Done(lane.waiters.withdraw(self._writer, frozenset(o.waiters)))
 
-    def _remember(self, lane: Lane, attempt: bytes, popped: Popped) -> None:
+    def remember(self, lane: Lane, attempt: bytes, popped: Popped) -> None:
         sequences = tuple(taken.sequence + i for taken in popped.taken for i in range(taken.length))
         deliveries = tuple(taken.delivery + i for taken in popped.taken for i in range(taken.length))
         lane.attempts.put(attempt, Attempt(self.time, sequences, deliveries))
 
-    def _take(self, lane: Lane, most: int, lease_ms: int, delete: bool) -> Popped:
+    def take(self, lane: Lane, most: int, lease_ms: int, delete: bool) -> Popped:
         lease = lane.lease_for(lease_ms)
         room = lane.attributes.in_flight_max - lane.leased if lane.attributes.in_flight_max else most
         dead_letter = lane.attributes.dead_letter

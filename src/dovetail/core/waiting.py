@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from dovetail.limits import ATTEMPT_KEPT_MS
@@ -28,21 +29,33 @@ class Waiter(NamedTuple):
 
 
 class Waiters:
-    __slots__ = ("first_over", "line")
+    __slots__ = ("_in_turn", "first_over", "line")
 
     def __init__(self, line: Iterable[Waiter] = ()) -> None:
         self.line = deque(line)
+        self._in_turn = all(one.until <= other.until for one, other in pairwise(self.line))
+        """Whose time is over first is first in line: then nobody else is looked at to find out who leaves."""
         self.first_over = min((waiter.until for waiter in self.line), default=0)
         """Before then nobody's time is over: a lower bound, so that a lane that is looked at does not look at everybody in its line."""
 
     def join(self, waiter: Waiter) -> None:
         if waiter.attempt:
             self.line = deque(other for other in self.line if other.attempt != waiter.attempt)
+        self.append(waiter)
+
+    def append(self, waiter: Waiter) -> None:
+        self._in_turn = not self.line or (self._in_turn and waiter.until >= self.line[-1].until)
         self.first_over = min(self.first_over, waiter.until) if self.line else waiter.until
         self.line.append(waiter)
 
     def leave_late(self, now: int) -> None:
-        if self.line and self.first_over <= now:
+        if not self.line or self.first_over > now:
+            return
+        if self._in_turn:
+            while self.line and self.line[0].until <= now:
+                self.line.popleft()
+            self.first_over = self.line[0].until if self.line else 0
+        else:
             self.line = deque(waiter for waiter in self.line if waiter.until > now)
             self.first_over = min((waiter.until for waiter in self.line), default=0)
 
