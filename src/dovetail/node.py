@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from dovetail.doors.sqs import Door
     from dovetail.service.accounts import Accounts, Quota
     from dovetail.service.audit import Audit
+    from dovetail.stores.migration.run import Summary
+    from dovetail.stores.shared.report import LogReport
 
-__all__ = ["NAMESPACE", "Node", "join", "open", "start"]
+__all__ = ["NAMESPACE", "Node", "join", "look", "migrate", "open", "start"]
 
 
 class Node(Queues):
@@ -156,6 +158,46 @@ async def join(engine: Engine, *, settings: Settings | None = None, clock: Clock
     except BaseException:
         await log.shut()
         raise
+
+
+async def look(url: str) -> LogReport:
+    """What can be said of a shared log without joining it (`dovetail cluster status`)."""
+    from dovetail.stores.shared.report import report
+
+    if url.partition(":")[0] in ("local", "memory"):
+        raise BadRequest(f"{url} is one node's own; `dovetail inspect` looks into a data folder")
+    engine = _engine(url)
+    if not hasattr(engine, "health"):
+        raise BadRequest(f"{url.partition(':')[0]}:// says nothing of itself; ask its nodes (--endpoint)")
+    try:
+        health = await engine.health()
+        if health is None:
+            raise BadRequest(f"{engine.name}: there is no log; the first node that is started makes it")
+        return await report(engine, health, SystemClock().wall_ms())
+    finally:
+        await engine.close()
+
+
+async def migrate(source: str, target: str, say: Callable[[str], None], *, settings: Settings | None = None) -> Summary:
+    """Everything that is on the store `source` goes to the store `target`, which nobody has used (`dovetail migrate`)."""
+    from dovetail.stores.migration.run import run
+    from dovetail.stores.migration.source import SharedSource, Source, local
+    from dovetail.stores.migration.target import LocalTarget, SharedTarget, Target
+
+    settings, clock = settings or Settings(), SystemClock()
+    cache = Path(settings.shared.cache) if settings.shared.cache else None
+    if source.startswith("memory:") or target.startswith("memory:"):
+        raise BadRequest("memory: is a node's own and goes with it; nothing can be moved from there or kept there")
+    from_place, to_place = (url.removeprefix("local:") if url.startswith("local:") else None for url in (source, target))
+    filled: Target = LocalTarget(to_place, settings.local.segment_bytes) if to_place else SharedTarget(SharedLog(_engine(target), cache))
+    emptied: Source | None = None
+    try:
+        emptied = local(from_place) if from_place else SharedSource(SharedLog(_engine(source), cache))
+        return await run(emptied, filled, clock, say)
+    finally:
+        if emptied is not None:
+            await emptied.close()
+        await filled.close()
 
 
 def _engine(url: str) -> Engine:
