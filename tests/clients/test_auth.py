@@ -21,7 +21,7 @@ from tests.clients.conftest import Start
 from tests.clients.node import Node, NotStarted
 from tests.clients.querymodel import write
 
-NOTICE_S = 30.0
+NOTICE_S = 60.0
 SECRET = "a-secret-of-the-environment"
 
 
