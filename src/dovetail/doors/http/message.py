@@ -78,8 +78,8 @@ class Response:
         self.content_type = content_type
         self.headers = headers
         self.lines = lines
-        """In place of content type and headers: their lines as bytes, of a handler that gives thousands of answers a second and knows what
-        is in them."""
+        """Content type and headers once more, as they go out, from a handler that gives thousands of answers a second and knows its
+        values."""
         self.undo = undo
         """Called in place of the answer where the caller has left before it could be written: what was handed out goes back."""
 

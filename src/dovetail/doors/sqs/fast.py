@@ -39,7 +39,7 @@ _encode = msgspec.json.Encoder().encode
 
 Way = Callable[["Door", Request, str], "Later | None"]
 
-_TYPE_LINE = f"content-type: {jsonwire.CONTENT_TYPE.decode()}\r\n"
+_TYPE_LINE = b"content-type: " + jsonwire.CONTENT_TYPE + b"\r\n"
 
 
 class Known(NamedTuple):
@@ -100,8 +100,9 @@ class _Plain(Later):
         if body is not None:
             self.door.count_request(self.action, "ok", perf_counter() - self.began)
             undo = partial(self.known.lane.give_up, outcome) if self.undoes else None
-            lines = f"{_TYPE_LINE if body else ''}x-amzn-requestid: {self.request_id}\r\n".encode()
-            self.give(Response(200, body, undo=undo, lines=lines))
+            told = self.request_id.encode()
+            lines = b"%bx-amzn-requestid: %b\r\n" % (_TYPE_LINE if body else b"", told)
+            self.give(Response(200, body, jsonwire.CONTENT_TYPE, ((b"x-amzn-requestid", told),), undo, lines))
 
     def set_exception(self, error: BaseException) -> None:
         told = self.door.told(error, self.request_id)
