@@ -110,7 +110,7 @@ class StreamReader(Reader):
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._until = None
-        self._until = self._stands(Offsets("", "", {}))
+        self._until = self.survey.stands()
 
     # A batch
 
