@@ -45,7 +45,7 @@ def serving(host: Host, folder: Path, advertise: str) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
 
 
 @contextmanager
@@ -94,4 +94,4 @@ def test_without_an_address_to_go_on_at_the_client_says_so(network: Network, tmp
         with serving(node, tmp_path / "data", "10.77.0.1"):
             go_on(program)
             assert line(program) == ""
-            assert program.wait(30) != 0
+            assert program.wait(120) != 0
