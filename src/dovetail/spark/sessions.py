@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Mapping
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import SparkSession
 
 from dovetail.spark import java
@@ -45,9 +44,7 @@ def _checkpoint_quickly(spark: SparkSession) -> None:
     """Where a checkpoint lies on this machine, Spark's own choice starts the programs `chmod` and `readlink` for every file: two thirds of
     what a small micro-batch costs (67 of 106 ms here). The other way that Spark has starts one for each file, writes the same files, and
     each whole and at once, too (30 ms). It has no name that Spark promises, so it is left alone where it is not found."""
-    if spark.conf.get(MANAGER, None) is None:
-        try:
-            spark.sparkContext._jvm.java.lang.Class.forName(QUICK)  # type: ignore[union-attr]  # a session of this machine has a JVM
-        except Py4JJavaError:
-            return
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    if spark.conf.get(MANAGER, None) is None and jvm.org.apache.spark.util.Utils.classIsLoadable(QUICK):
         spark.conf.set(MANAGER, QUICK)
