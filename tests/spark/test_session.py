@@ -23,6 +23,7 @@ from dovetail.spark.pipelines import find
 from dovetail.spark.pipelines.archive import Step, start
 from dovetail.spark.pipelines.published import Published
 from dovetail.spark.pipelines.replay import replay
+from dovetail.spark.sessions import MANAGER, QUICK
 from tests.spark.crashing import CrashingSource, crash
 from tests.spark.house import MODES, Node, bodies
 
@@ -44,6 +45,7 @@ def options_of(node: Node, queue: str, **more: Any) -> dict[str, Any]:
 
 
 def test_a_batch_read_finds_the_source_and_shows_no_secret(spark: Any, node: Node, queue: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert spark.conf.get(MANAGER) == QUICK, "Spark has it under another name now"
     node.push(queue, bodies(0, 1000))
     said = options_of(node, queue, key="AKIDEXAMPLE", secret="wJalrXUtnFEMI", partitions=2)
     rows = spark.read.format("dovetail").options(**said).load()

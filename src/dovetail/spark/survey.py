@@ -6,7 +6,6 @@ It opens taps, and moves them when it is told to; it never reads more than a few
 from __future__ import annotations
 
 import logging
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from dovetail.doors.native.codec import Kind, answers, requests
 from dovetail.errors import BadRequest, DovetailError, NoSuchQueue, NoSuchTap
 from dovetail.spark.behind import confirm
 from dovetail.spark.offsets import Offsets, Place, Range
-from dovetail.spark.options import Options, Start
+from dovetail.spark.options import Options, Start, matches
 from dovetail.spark.reach import Reach
 
 FIRST_PATIENCE_S = 15.0
@@ -74,7 +73,7 @@ class Survey:
         prefix, after, found, more = pattern.partition("*")[0], "", list[str](), True
         while more:
             page = self.reach.patiently(partial(self._page, prefix, after))
-            found += [name for name, _ in page.queues if fnmatchcase(name, pattern)]
+            found += [name for name, _ in page.queues if matches(pattern, name)]
             more = page.more
             after = page.queues[-1][0] if page.queues else after
         return found
