@@ -69,6 +69,8 @@ def spark_session() -> Iterator[Any]:
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "1",
         "spark.log.level": "OFF",
+        # Python and the JVM meet at a socket for each result, within fifteen seconds: too few on a machine that does much else.
+        "spark.python.authenticate.socketTimeout": "600s",
     }
     session = dovetail.spark.session("tests", master="local[2]", settings=settings)
     yield session
