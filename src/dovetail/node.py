@@ -124,7 +124,7 @@ class Node(Queues):
 
 @contextlib.asynccontextmanager
 async def open(url: str = "local:./data", *, settings: Settings | None = None, clock: Clock | None = None) -> AsyncIterator[Node]:
-    """A node on the store that `url` names: `local:DIR`, `memory:` or `nats://HOST:PORT,…/NAMESPACE`."""
+    """A node on the store that `url` names: `local:DIR`, `memory:`, `nats://HOST:PORT,…/NAMESPACE` or `kafka://HOST:PORT,…/NAMESPACE`."""
     node = await start(url, settings=settings, clock=clock)
     try:
         yield node
@@ -136,7 +136,7 @@ async def start(url: str, *, settings: Settings | None = None, clock: Clock | No
     """As `open`, for those who close by themselves."""
     settings = settings or Settings()
     clock = clock or SystemClock()
-    if url.startswith("nats://"):
+    if url.startswith(("nats://", "kafka://")):
         return await join(_engine(url), settings=settings, clock=clock)
     log = _log(url, settings)
     try:
@@ -159,11 +159,18 @@ async def join(engine: Engine, *, settings: Settings | None = None, clock: Clock
 
 
 def _engine(url: str) -> Engine:
+    kind = url.partition(":")[0]
     try:
+        if kind == "kafka":
+            from dovetail.logs.kafka.engine import Kafka
+
+            return Kafka(url)
         from dovetail.logs.nats.engine import JetStream
+
+        return JetStream(url)
     except ImportError:
-        raise BadRequest(f"{url.partition(':')[0]}:// needs the package nats-py: pip install 'dovetail[nats]'") from None
-    return JetStream(url)
+        package = {"kafka": "confluent-kafka", "nats": "nats-py"}[kind]
+        raise BadRequest(f"{kind}:// needs the package {package}: pip install 'dovetail[{kind}]'") from None
 
 
 def _account_quota(settings: Settings) -> Quota:
@@ -189,4 +196,4 @@ def _log(url: str, settings: Settings) -> Log:
 
         options: dict[str, Any] = {"segment_bytes": settings.local.segment_bytes, "sync": settings.local.sync}
         return CommitLog(place, **options)
-    raise BadRequest(f"{url!r} names no store; this version has local:DIR, memory: and nats://HOST:PORT,…/NAMESPACE")
+    raise BadRequest(f"{url!r} names no store; this version has local:DIR, memory:, nats:// and kafka://HOST:PORT,…/NAMESPACE")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.contract.house import PATIENCE_S, STORES, House, Kind, soon
 from tests.contract.served_house import OPENSSL, SERVED, ServedHouse
-from tests.contract.shared_house import NATS, SHARED, SharedHouse
+from tests.contract.shared_house import KAFKA, NATS, ON_KAFKA, ON_NATS, SHARED, SharedHouse
 
 HERE = Path(__file__).parent
 
@@ -35,7 +35,8 @@ def _answered(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., C
 
 _NO_KEYS = pytest.mark.skipif(OPENSSL is None, reason="openssl makes the certificate")
 _SERVED = [pytest.param(kind, marks=[pytest.mark.slow, *([_NO_KEYS] if "tls" in kind.name else [])]) for kind in SERVED]
-_SHARED = [pytest.param(kind, marks=[pytest.mark.slow, NATS] if "nats" in kind.name else []) for kind in SHARED]
+_MARKS = {kind: [pytest.mark.slow, engine] for kinds, engine in ((ON_NATS, NATS), (ON_KAFKA, KAFKA)) for kind in kinds}
+_SHARED = [pytest.param(kind, marks=_MARKS.get(kind, [])) for kind in SHARED]
 
 
 @pytest.fixture(params=[*STORES, *_SERVED, *_SHARED], ids=[kind.name for kind in (*STORES, *SERVED, *SHARED)])
