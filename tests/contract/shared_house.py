@@ -73,8 +73,14 @@ def _on_kafka(folder: Path) -> str:
 
 SIM = Kind("shared×3", lambda folder: "", True, "memory×3")
 ON_NATS = (Kind("nats", _on_nats, True, "memory"), Kind("nats×3", _on_nats, True, "memory"))
-ON_KAFKA = (Kind("kafka", _on_kafka, True, "memory"), Kind("kafka×3", _on_kafka, True, "memory"))
+# To start again on Kafka takes a tenth of a second, which is done where time matters less.
+ON_KAFKA = (Kind("kafka", _on_kafka, True, "memory", again=False), Kind("kafka×3", _on_kafka, True, "memory"))
 SHARED = (SIM, *ON_NATS, *ON_KAFKA)
+MARKS = {
+    **dict.fromkeys(ON_NATS, (pytest.mark.slow, NATS)),
+    ON_KAFKA[0]: (pytest.mark.slow, KAFKA),
+    ON_KAFKA[1]: (pytest.mark.soak, KAFKA),
+}
 
 
 class SharedHouse(House):

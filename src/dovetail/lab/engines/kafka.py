@@ -110,7 +110,8 @@ class KafkaServers(Servers):
         for number in range(len(self.ports)):
             (self._folder / f"n{number + 1}").mkdir(parents=True, exist_ok=True)
             config = self._config(number)
-            arguments = ("kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", self._cluster, "-c", str(config))
+            # In one word: an id may begin as an option does.
+            arguments = ("kafka.tools.StorageTool", "format", "--ignore-formatted", f"--cluster-id={self._cluster}", "-c", str(config))
             with open(self._words(number), "ab") as words:
                 formatting.append(subprocess.Popen(self._command(*arguments), stdin=subprocess.DEVNULL, stdout=words, stderr=words))
         try:

@@ -140,7 +140,8 @@ class Reader:
 def leader_speaks(told: Any, topic: str) -> bool:
     """By librdkafka's statistics: the partition is being fetched, and its leader has answered a moment ago."""
     partition = told.get("topics", {}).get(topic, {}).get("partitions", {}).get("0")
-    if partition is None or partition["fetch_state"] != "active":
+    # Without a leader its number is −1, and so is that of an address that is not known for a broker yet.
+    if partition is None or partition["fetch_state"] != "active" or partition["broker"] < 0:
         return False
     return any(
         broker["nodeid"] == partition["broker"] and broker["state"] == "UP" and 0 <= broker["rxidle"] < _RX_IDLE_MAX_US
