@@ -43,7 +43,10 @@ def client_settings(place: Place) -> dict[str, Any]:
 class Cluster:
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._admin = AdminClient(client_settings(place))
+        self._admin = self._client()
+
+    def _client(self) -> AdminClient:
+        return AdminClient(client_settings(self._place))
 
     def check_versions(self) -> None:
         """Of the servers that the URL names, as far as they are there; one that is suffices."""
@@ -74,6 +77,7 @@ class Cluster:
                     return found
             except KafkaException as error:
                 why = _words(error)
+                self._admin = self._client()
             if time.monotonic() > give_up:
                 raise StorageError(f"{self._place.shown}: its topics could not be had: {why}")
             time.sleep(OPEN_PAUSE_S)
@@ -135,6 +139,8 @@ class Cluster:
         try:
             yield
         except KafkaException as error:
+            # What a client believes of leaders it believes for a quarter of an hour, also when brokers tell it that this is over.
+            self._admin = self._client()
             raise Unavailable(f"{self._place.shown}: {_words(error)}") from error
 
 
