@@ -21,8 +21,11 @@ from . import topic, version
 
 CONNECT_S = 3.0
 ASK_S = 5.0
-OPEN_S = 15.0
+OPEN_S = 60.0
+"""Brokers that were started a moment ago take their time, on machines that are busy above all."""
 OPEN_PAUSE_S = 0.02
+
+_TRIED_AGAIN = (KafkaException, TimeoutError)
 
 
 def client_settings(place: Place) -> dict[str, Any]:
@@ -75,7 +78,7 @@ class Cluster:
             try:
                 if (found := self._made()) is not None:
                     return found
-            except KafkaException as error:
+            except _TRIED_AGAIN as error:
                 why = _words(error)
                 self._admin = self._client()
             if time.monotonic() > give_up:
@@ -138,7 +141,7 @@ class Cluster:
     def _asking(self) -> Iterator[None]:
         try:
             yield
-        except KafkaException as error:
+        except _TRIED_AGAIN as error:
             # What a client believes of leaders it believes for a quarter of an hour, also when brokers tell it that this is over.
             self._admin = self._client()
             raise Unavailable(f"{self._place.shown}: {_words(error)}") from error
@@ -148,6 +151,6 @@ def _result(future: Future[Any]) -> Any:
     return future.result(2 * ASK_S)
 
 
-def _words(error: KafkaException) -> str:
-    told = error.args[0]
-    return str(told.str()) if isinstance(told, KafkaError) else str(error)
+def _words(error: Exception) -> str:
+    told = error.args[0] if error.args else None
+    return str(told.str()) if isinstance(told, KafkaError) else repr(error)
