@@ -134,8 +134,7 @@ async def _tidy_nats(engine: Any) -> None:
 
 async def _tidy_kafka(engine: Any) -> None:
     # Nobody waits until they are gone.
-    namespace = engine._place.namespace
-    engine._cluster._admin.delete_topics([topic.log(namespace), topic.chunks(namespace), topic.blobs(namespace)])
+    engine._cluster._admin.delete_topics([*topic.names(engine._place.namespace)])
 
 
 async def settled(nodes: list[Node]) -> None:

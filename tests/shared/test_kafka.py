@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+import dovetail
 from dovetail.errors import BadRequest, Damaged, StorageError, Unavailable
 from dovetail.logs.kafka import blobs, topic, version
 from dovetail.logs.kafka.blobs import Made, TopicBlobs
@@ -22,7 +23,7 @@ from dovetail.logs.kafka.engine import PORT, Kafka
 from dovetail.logs.kafka.reader import leader_speaks
 from dovetail.logs.kafka.topic import Found
 from dovetail.logs.shared.place import place_of
-from dovetail.node import start
+from dovetail.node import look, migrate, start
 from tests.contract.shared_house import KAFKA, broker
 from tests.shared.house import until
 
@@ -145,6 +146,48 @@ async def test_an_answer_says_what_brokers_do(asked: str, word: str) -> None:
     node = await start(f"{broker()}/words-{word}{asked}")
     assert (await (await node.queue("orders")).send(b"a")).durability == word
     await node.close()
+
+
+@KAFKA
+@pytest.mark.slow
+async def test_a_log_is_looked_at_without_a_node() -> None:
+    url = f"{broker()}/looked"
+    with pytest.raises(BadRequest, match="there is no log"):
+        await look(url)
+    node = await start(url)
+    await (await node.queue("orders")).send_many([b"%d" % number for number in range(500)])
+    await node.snapshot()
+    await (await node.queue("orders")).send(b"one more")
+    await node.close()
+    told = await look(url)
+    assert told.health.wrong == [] and told.health.durability == "memory" and told.health.first == 1
+    (copy,) = told.health.copies
+    assert copy.leads and copy.current and copy.server in url
+    assert (told.queues, told.messages, told.unread) == (1, 501, "")
+    (kept,) = told.snapshots
+    assert kept.bytes > 0 and 1 < kept.entry < told.health.next
+    assert (await look(url)).health.next == told.health.next, "nothing was written by looking"
+
+
+@KAFKA
+@pytest.mark.slow
+async def test_whoever_looks_is_told_of_all_that_nodes_would_refuse() -> None:
+    make(topic.log("two-things"), good() | {"retention.ms": "1000", "retention.bytes": "1000"})
+    told = await look(f"{broker()}/two-things")
+    assert [line.split()[1] for line in told.health.wrong] == ["retention.ms", "retention.bytes"]
+
+
+@KAFKA
+@pytest.mark.slow
+async def test_a_data_folder_moves_to_kafka_and_back(tmp_path: Path) -> None:
+    async with dovetail.open(f"local:{tmp_path / 'old'}") as node:
+        await (await node.queue("orders")).send_many([b"%d" % number for number in range(200)])
+    await migrate(f"local:{tmp_path / 'old'}", f"{broker()}/moved", lambda _: None)
+    await migrate(f"{broker()}/moved", f"local:{tmp_path / 'new'}", lambda _: None)
+    async with dovetail.open(f"local:{tmp_path / 'new'}") as node:
+        assert [message.body for message in await (await node.queue("orders")).receive(max=1000)] == [
+            b"%d" % number for number in range(200)
+        ]
 
 
 # The log

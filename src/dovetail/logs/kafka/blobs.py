@@ -102,6 +102,10 @@ class TopicBlobs:
         with self._turn:
             return list(self._look())
 
+    def sizes(self) -> list[tuple[str, int]]:
+        with self._turn:
+            return sorted((name, made.size) for name, made in self._look().items())
+
     def remove(self, name: str) -> None:
         with self._turn:
             if name not in self._look():

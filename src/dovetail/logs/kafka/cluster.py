@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewTopic, OffsetSpec
 
 from ...errors import StorageError, Unavailable
 from ..shared.place import Place
@@ -88,24 +88,32 @@ class Cluster:
     def _made(self) -> dict[str, topic.Found] | None:
         """None where it takes another look to see them."""
         told = self._admin.list_topics(timeout=ASK_S)
-        namespace = self._place.namespace
-        names = (topic.log(namespace), topic.chunks(namespace), topic.blobs(namespace))
+        names = topic.names(self._place.namespace)
         if missing := [name for name in names if name not in told.topics]:
             copies = self._place.copies(len(told.brokers))
-            wanted = topic.wanted(namespace, copies, self._place.synced)
+            wanted = topic.wanted(self._place.namespace, copies, self._place.synced)
             self._make({name: wanted[name] for name in missing}, copies)
             return None
-        partitions = {name: told.topics[name].partitions for name in names}
-        if any(not each or any(one.leader not in told.brokers for one in each.values()) for each in partitions.values()):
+        if any(one.leader not in told.brokers for name in names for one in told.topics[name].partitions.values()):
             return None
-        self._ends(names, OffsetSpec.latest())  # type: ignore[no-untyped-call]  # the library has not typed these
-        described = self._admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name) for name in names], request_timeout=ASK_S)
+        for future in self._asked(names, OffsetSpec.latest()).values():  # type: ignore[no-untyped-call]  # not typed by the library
+            _result(future)
+        return self._found(told, names)
+
+    def _found(self, told: ClusterMetadata, names: Sequence[str]) -> dict[str, topic.Found]:
+        asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
         found = {}
-        for resource, future in described.items():
+        for resource, future in self._admin.describe_configs(asked, request_timeout=ASK_S).items():
+            partitions = told.topics[resource.name].partitions
             settings = {name: str(entry.value) for name, entry in _result(future).items()}
-            each = partitions[resource.name]
-            found[resource.name] = topic.Found(len(each), min(len(one.replicas) for one in each.values()), settings)
+            found[resource.name] = topic.Found(len(partitions), min(len(one.replicas) for one in partitions.values()), settings)
         return found
+
+    def look(self) -> tuple[ClusterMetadata, dict[str, topic.Found]]:
+        """What there is, brokers and those of the three topics that are there. Nothing is made."""
+        with self._asking():
+            told = self._admin.list_topics(timeout=ASK_S)
+            return told, self._found(told, [name for name in topic.names(self._place.namespace) if name in told.topics])
 
     def _make(self, wanted: Mapping[str, Mapping[str, str]], copies: int) -> None:
         """Several nodes may make them at once: whoever comes later finds them."""
@@ -120,12 +128,9 @@ class Cluster:
     def bounds(self, name: str) -> tuple[int, int]:
         """(the oldest offset that is kept, the one that the next packet gets), as whoever leads has it."""
         with self._asking():
-            asked = [self._asked([name], end) for end in (OffsetSpec.earliest(), OffsetSpec.latest())]  # type: ignore[no-untyped-call]
-            ((first,), (following,)) = ([int(_result(one).offset) for one in each.values()] for each in asked)
-            return first, following
-
-    def _ends(self, names: Iterable[str], end: OffsetSpec) -> list[int]:
-        return [int(_result(one).offset) for one in self._asked(names, end).values()]
+            ends = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            first, following = (future for end in ends for future in self._asked([name], end).values())
+            return int(_result(first).offset), int(_result(following).offset)
 
     def _asked(self, names: Iterable[str], end: OffsetSpec) -> Mapping[TopicPartition, Future[Any]]:
         return self._admin.list_offsets({TopicPartition(name, 0): end for name in names}, request_timeout=ASK_S)

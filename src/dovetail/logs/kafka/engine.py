@@ -21,10 +21,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ...errors import BadRequest, StorageError, Unavailable
 from ..shared.engine import HEARD_S, Take
+from ..shared.health import Health
 from ..shared.place import place_of
 from . import topic
 from .blobs import TopicBlobs
 from .cluster import Cluster, client_settings
+from .health import health
 from .reader import Reader
 
 PORT = 9092
@@ -55,13 +57,11 @@ class Kafka:
     async def open(self) -> None:
         await asyncio.to_thread(self._cluster.check_versions)
         found = await asyncio.to_thread(self._cluster.topics)
-        compacted = topic.blobs(self._place.namespace)
-        for name, one in found.items():
-            if told := topic.wrong(one, self._place.synced, compacted=name == compacted):
-                raise StorageError(
-                    f"The topic {name} cannot hold a log: {'; '.join(told)}. (`kafka-configs.sh --alter --entity-type topics --entity-name"
-                    f" {name} --add-config …`)"
-                )
+        for name, told in topic.unfit(found, self._place.namespace, self._place.synced).items():
+            raise StorageError(
+                f"The topic {name} cannot hold a log: {'; '.join(told)}. (`kafka-configs.sh --alter --entity-type topics --entity-name"
+                f" {name} --add-config …`)"
+            )
         log = found[self._log]
         self._message_bytes = int(log.settings["max.message.bytes"])
         self.packet_bytes_max = self._message_bytes - topic.BATCH_OVERHEAD_BYTES
@@ -91,6 +91,10 @@ class Kafka:
         held, self._producer = [self._producer], None
         await asyncio.to_thread(held.clear)
         await asyncio.to_thread(self._blobs.close)
+
+    async def health(self) -> Health | None:
+        """For whoever looks and does not join: `open` was not called."""
+        return await asyncio.to_thread(health, self._place, self._cluster, self._blobs)
 
     # The log
 

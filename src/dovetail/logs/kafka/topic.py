@@ -42,6 +42,10 @@ def blobs(namespace: str) -> str:
     return f"dovetail.{namespace}.blobs"
 
 
+def names(namespace: str) -> tuple[str, str, str]:
+    return log(namespace), chunks(namespace), blobs(namespace)
+
+
 def wanted(namespace: str, copies: int, synced: bool) -> dict[str, dict[str, str]]:
     """Name → settings of all three, for those that are made here."""
     common = {
@@ -56,6 +60,12 @@ def wanted(namespace: str, copies: int, synced: bool) -> dict[str, dict[str, str
         common["flush.messages"] = "1"
     kept, compacted = {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}
     return {log(namespace): common | kept, chunks(namespace): common | kept, blobs(namespace): common | compacted}
+
+
+def unfit(found: Mapping[str, Found], namespace: str, synced: bool) -> dict[str, list[str]]:
+    """Name → what is wrong with it, of those with which something is."""
+    told = {name: wrong(one, synced, compacted=name == blobs(namespace)) for name, one in found.items()}
+    return {name: lines for name, lines in told.items() if lines}
 
 
 def wrong(found: Found, synced: bool, *, compacted: bool = False) -> list[str]:
