@@ -170,7 +170,9 @@ async def test_a_log_of_three_copies_that_one_broker_alone_would_acknowledge_is_
         servers.stop()
 
 
-@pytest.mark.parametrize("house", [(1, 2), (1, 2, "kafka")], indirect=True, ids=["one server", "one broker"])
+@pytest.mark.parametrize(
+    "house", [(1, 2), pytest.param((1, 2, "kafka"), marks=pytest.mark.soak)], indirect=True, ids=["one server", "one broker"]
+)
 async def test_a_server_that_stands_still_is_named_and_nothing_is_lost_when_it_goes_on(house: House) -> None:
     async with loaded(house.nodes) as (load, clients):
         await load.progress(100, 50)
