@@ -113,7 +113,8 @@ class Cluster:
         """What there is, brokers and those of the three topics that are there. Nothing is made."""
         with self._asking():
             told = self._admin.list_topics(timeout=ASK_S)
-            return told, self._found(told, [name for name in topic.names(self._place.namespace) if name in told.topics])
+            names = [name for name in topic.names(self._place.namespace) if name in told.topics]
+            return told, self._found(told, names) if names else {}
 
     def _make(self, wanted: Mapping[str, Mapping[str, str]], copies: int) -> None:
         """Several nodes may make them at once: whoever comes later finds them."""
