@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import struct
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -382,3 +384,30 @@ def test_pieces_of_what_was_removed_go(kept: TopicBlobs, tmp_path: Path) -> None
     kept.remove("b")
     assert kept._cluster.bounds(topic.chunks(kept._place.namespace)) == (4, 6)
     assert got(kept, "c", tmp_path) == bytes(600_000)
+
+
+@KAFKA
+@pytest.mark.slow
+async def test_nodes_that_come_and_go_leave_no_client_behind() -> None:
+    """The library stops at a thousand of them, and each has threads."""
+    gc.collect()
+    gc.disable()
+    try:
+        before, clients_before = threads(), clients()
+        for _ in range(3):
+            node = await start(f"{broker()}/coming")
+            await (await node.queue("orders")).send(b"a")
+            await node.snapshot()
+            await node.close()
+            assert clients() == clients_before
+        await until(lambda: threads() <= before + 8)
+    finally:
+        gc.enable()
+
+
+def clients() -> int:
+    return sum(isinstance(made, (Consumer, Producer, AdminClient)) for made in gc.get_objects())
+
+
+def threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))

@@ -196,27 +196,28 @@ class _Writer:
 
     def __init__(self, place: Place, name: str) -> None:
         self._shown, self._topic = place.shown, name
-        self._offsets: list[int] = []
-        self._error: KafkaError | None = None
+        self._offsets, self._errors = offsets, errors = list[int](), list[KafkaError]()
+
+        # It knows the lists and not this object, so that the client goes with it and not at some later time.
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                errors.append(error)
+            else:
+                offsets.append(message.offset() or 0)
+
         self._producer = Producer(
             client_settings(place)
             | {
                 "acks": "all",
-                # Not idempotent: a piece that came twice is passed over, and its first number costs such a producer half a second.
+                # Not idempotent: a piece that came twice is passed over, and such a producer waits for its number first.
                 "max.in.flight.requests.per.connection": 1,
                 "linger.ms": 0,
                 "message.max.bytes": topic.MESSAGE_BYTES_MIN,
                 "message.timeout.ms": int(1000 * PATIENCE_S),
                 "queue.buffering.max.kbytes": BUFFERED_KILOBYTES,
-                "on_delivery": self._delivered,
+                "on_delivery": delivered,
             }
         )
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._error = error
-        else:
-            self._offsets.append(message.offset() or 0)
 
     def write(self, key: bytes, value: bytes | None) -> None:
         while True:
@@ -232,6 +233,6 @@ class _Writer:
         """When all brokers in step have all of it: the first offset, and the one behind the last."""
         while self._producer.flush(POLL_S):
             pass
-        if self._error is not None:
-            raise Unavailable(f"{self._shown}: {self._error.str()}")
+        if self._errors:
+            raise Unavailable(f"{self._shown}: {self._errors[0].str()}")
         return min(self._offsets, default=0), max(self._offsets, default=-1) + 1

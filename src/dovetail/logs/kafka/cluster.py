@@ -46,10 +46,17 @@ def client_settings(place: Place) -> dict[str, Any]:
 class Cluster:
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._admin = self._client()
+        self._client: AdminClient | None = None
 
-    def _client(self) -> AdminClient:
-        return AdminClient(client_settings(self._place))
+    @property
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            self._client = AdminClient(client_settings(self._place))
+        return self._client
+
+    def let_go(self) -> None:
+        """Of the client; the next question is asked by another one. (The library has threads, and a thousand clients at most.)"""
+        self._client = None
 
     def check_versions(self) -> None:
         """Of the servers that the URL names, as far as they are there; one that is suffices."""
@@ -80,7 +87,7 @@ class Cluster:
                     return found
             except _TRIED_AGAIN as error:
                 why = _words(error)
-                self._admin = self._client()
+                self.let_go()
             if time.monotonic() > give_up:
                 raise StorageError(f"{self._place.shown}: its topics could not be had: {why}")
             time.sleep(OPEN_PAUSE_S)
@@ -149,7 +156,7 @@ class Cluster:
             yield
         except _TRIED_AGAIN as error:
             # What a client believes of leaders it believes for a quarter of an hour, also when brokers tell it that this is over.
-            self._admin = self._client()
+            self.let_go()
             raise Unavailable(f"{self._place.shown}: {_words(error)}") from error
 
 

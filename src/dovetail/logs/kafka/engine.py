@@ -87,10 +87,10 @@ class Kafka:
         return Producer(settings)
 
     async def close(self) -> None:
-        # Letting go of it waits for its threads.
+        # Letting go of clients waits for their threads.
         held, self._producer = [self._producer], None
-        await asyncio.to_thread(held.clear)
-        await asyncio.to_thread(self._blobs.close)
+        for letting_go in (held.clear, self._blobs.close, self._cluster.let_go):
+            await asyncio.to_thread(letting_go)
 
     async def health(self) -> Health | None:
         """For whoever looks and does not join: `open` was not called."""

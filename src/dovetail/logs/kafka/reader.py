@@ -78,6 +78,7 @@ class Reader:
                         self._pass([first, *consumer.consume(BATCH - 1, 0)])
             finally:
                 consumer.close()
+                del consumer  # An error that is kept would keep it, too.
         except Exception as error:
             self._end(error)
 
