@@ -122,8 +122,7 @@ async def test_a_broker_is_killed_and_started_again_under_load_and_nothing_is_lo
         house.nodes[1].kill()
         await asyncio.to_thread(house.nodes[1].start)
         await load.progress(100, 50)
-        load.stop()
-        await asyncio.sleep(1.5)
+        await load.finish()
         await load.judge(clients[0])
 
 
@@ -139,8 +138,7 @@ async def test_the_broker_that_leads_the_log_is_killed_and_nothing_is_lost_or_do
         assert _leader_of(house.store, "dovetail.shop.log") != leader
         await asyncio.to_thread(house.servers.restart, leader)
         await load.progress(100, 50)
-        load.stop()
-        await asyncio.sleep(1.5)
+        await load.finish()
         await load.judge(clients[1])
 
 
