@@ -115,6 +115,7 @@ def test_every_scenario_runs_small_and_ends_with_one_object(name: str, tmp_path:
         ("rdsq-figure-2", "rabbitmq-server", rabbitmq.present()),
         ("fabric-kvs", "memcached", memcached.present()),
         ("cluster-load", "nats-server", nats.present()),
+        ("cluster-load", "rabbitmq-server", rabbitmq.present()),
     ):
         if name == needs and not present and os.environ.get("CI") != "true":
             pytest.skip(f"{program} is not installed (apt-get install {program})")

@@ -32,7 +32,7 @@ SCENARIOS: Mapping[str, str] = {
     "fifo-backlog": "FIFO with 216,000 waiting, in one group and in 10,000, against an empty queue, beside ElasticMQ",
     "fair-queues": "how long a quiet tenant's messages wait while a noisy one has 100,000 waiting, with and without groups",
     "rdsq-figure-2": "one at a time through the native door, durable, 1 to 64 clients, beside RabbitMQ's classic and quorum queues",
-    "cluster-load": "one node and three on a log that they share, JetStream with three copies, beside a raw publisher",
+    "cluster-load": "nodes on a log that they share, JetStream and Kafka, three copies, beside raw publishers and RabbitMQ",
     "fabric-kvs": "push, receive and complete on one connection, 0.1 to 20 KB, 1 to 8 queues, in memory, beside memcached",
     "bulk": "frames of a hundred messages, durable: pushes, and whole cycles, beside a bare file",
     "tap-read": "10 million messages through a tap as Arrow: of one queue, and of a hundred interleaved ones",

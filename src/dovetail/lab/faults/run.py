@@ -20,7 +20,7 @@ from .plan import Cut, Event, Full, Kill, Lossy, Pause, Plan, Restart, Slow, Wha
 from .proxy import Proxy
 from .work import LEASE_MS, Workers
 
-STORES = ("local", "memory", "nats")
+STORES = ("local", "memory", "nats", "kafka")
 """`memory` keeps nothing when its node dies: what a judge says of it shows that he can say no."""
 DRAIN_S = 60.0
 PACE_S = 0.01
