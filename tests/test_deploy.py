@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 import dovetail
-from dovetail.logs.nats.place import Place
+from dovetail.logs.shared.place import place_of
 from dovetail.service.meters import Meters
 from dovetail.service.metrics import Registry
 from dovetail.settings import declared, load
@@ -251,7 +251,7 @@ def test_what_kubernetes_is_told_fits_the_node_and_itself() -> None:
     assert ports == {"http": settings.http.port, "native": settings.native.port}
     assert {one["name"]: one["port"] for one in found["Service"]["spec"]["ports"]} == ports
     assert settings.advertise == f"{found['Service']['metadata']['name']}:{ports['http']}"
-    assert Place.of(settings.store).shown == "nats://nats:4222/shop"
+    assert place_of(settings.store, 4222).shown == "nats://nats:4222/shop"
     assert container["readinessProbe"]["httpGet"] == {"path": "/-/ready", "port": "http"}
     assert container["livenessProbe"]["httpGet"] == {"path": "/-/healthy", "port": "http"}
     assert deployment["template"]["metadata"]["labels"] == labels == found["Service"]["spec"]["selector"]

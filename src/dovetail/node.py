@@ -13,6 +13,7 @@ from dovetail.errors import BadRequest, Closed
 from dovetail.logs.log import Log
 from dovetail.logs.memory import MemoryLog
 from dovetail.logs.shared.engine import Engine
+from dovetail.logs.shared.health import Inspected
 from dovetail.logs.shared.log import SharedLog
 from dovetail.service.broker import Broker
 from dovetail.service.embedded import NAMESPACE, Embedded
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from dovetail.stores.shared.report import LogReport
 
 __all__ = ["NAMESPACE", "Node", "join", "look", "migrate", "open", "start"]
+
+_CLIENTS = {"kafka": "confluent-kafka", "nats": "nats-py"}
+"""Engines of shared logs, and the package that each needs."""
 
 
 class Node(Queues):
@@ -126,7 +130,7 @@ class Node(Queues):
 
 @contextlib.asynccontextmanager
 async def open(url: str = "local:./data", *, settings: Settings | None = None, clock: Clock | None = None) -> AsyncIterator[Node]:
-    """A node on the store that `url` names: `local:DIR`, `memory:` or `nats://HOST:PORT,…/NAMESPACE`."""
+    """A node on the store that `url` names: `local:DIR`, `memory:`, `nats://HOST:PORT,…/NAMESPACE` or `kafka://HOST:PORT,…/NAMESPACE`."""
     node = await start(url, settings=settings, clock=clock)
     try:
         yield node
@@ -138,7 +142,7 @@ async def start(url: str, *, settings: Settings | None = None, clock: Clock | No
     """As `open`, for those who close by themselves."""
     settings = settings or Settings()
     clock = clock or SystemClock()
-    if url.startswith("nats://"):
+    if url.partition("://")[0] in _CLIENTS:
         return await join(_engine(url), settings=settings, clock=clock)
     log = _log(url, settings)
     try:
@@ -167,8 +171,6 @@ async def look(url: str) -> LogReport:
     if url.partition(":")[0] in ("local", "memory"):
         raise BadRequest(f"{url} is one node's own; `dovetail inspect` looks into a data folder")
     engine = _engine(url)
-    if not hasattr(engine, "health"):
-        raise BadRequest(f"{url.partition(':')[0]}:// says nothing of itself; ask its nodes (--endpoint)")
     try:
         health = await engine.health()
         if health is None:
@@ -200,12 +202,24 @@ async def migrate(source: str, target: str, say: Callable[[str], None], *, setti
         await filled.close()
 
 
-def _engine(url: str) -> Engine:
+def _engine(url: str) -> Inspected:
+    kind = url.partition(":")[0]
+    if kind not in _CLIENTS:
+        raise _no_store(url)
     try:
+        if kind == "kafka":
+            from dovetail.logs.kafka.engine import Kafka
+
+            return Kafka(url)
         from dovetail.logs.nats.engine import JetStream
+
+        return JetStream(url)
     except ImportError:
-        raise BadRequest(f"{url.partition(':')[0]}:// needs the package nats-py: pip install 'dovetail[nats]'") from None
-    return JetStream(url)
+        raise BadRequest(f"{kind}:// needs the package {_CLIENTS[kind]}: pip install 'dovetail[{kind}]'") from None
+
+
+def _no_store(url: str) -> BadRequest:
+    return BadRequest(f"{url!r} names no store; this version has local:DIR, memory:, nats:// and kafka://HOST:PORT,…/NAMESPACE")
 
 
 def _account_quota(settings: Settings) -> Quota:
@@ -231,4 +245,4 @@ def _log(url: str, settings: Settings) -> Log:
 
         options: dict[str, Any] = {"segment_bytes": settings.local.segment_bytes, "sync": settings.local.sync}
         return CommitLog(place, **options)
-    raise BadRequest(f"{url!r} names no store; this version has local:DIR, memory: and nats://HOST:PORT,…/NAMESPACE")
+    raise _no_store(url)

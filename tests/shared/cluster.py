@@ -8,12 +8,12 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import dovetail
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, Unavailable
 from dovetail.lab.drivers.spawned import free_ports
 from dovetail.service.handles import Queues
 
@@ -139,13 +139,17 @@ class Load:
     async def judge(self, client: Queues) -> None:
         """Drain the queue, and hold what comes against the ledger."""
         queue = await client.queue("orders")
-        found: Counter[bytes] = Counter()
+        found: defaultdict[bytes, set[str]] = defaultdict(set)
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                for message in await queue.receive(max=1000, wait_s=1):
-                    found[message.body] += 1
-                    assert await message.complete()
-                counts = await queue.counts()
+                try:
+                    for message in await queue.receive(max=1000, wait_s=1):
+                        found[message.body].add(message.id)
+                        assert await message.complete()
+                    counts = await queue.counts()
+                except Unavailable:  # What came of it is unknown; a message that is still there comes again.
+                    await asyncio.sleep(0.1)
+                    continue
                 if not (counts.visible or counts.leased or counts.delayed):
                     break
         lost = self.acked - self.completing - found.keys()
@@ -153,7 +157,7 @@ class Load:
         assert not (back := self.completed & found.keys()), f"completed and back: {sorted(back)[:10]}"
         assert not self.back, f"completed and handed out again: {self.back[:10]}"
         assert not (unasked := found.keys() - self.asked), f"nobody sent: {sorted(unasked)[:10]}"
-        doubled = [body for body, count in found.items() if count > 1]
+        doubled = [body for body, ids in found.items() if len(ids) > 1]
         assert not doubled, f"stored twice: {doubled[:10]}"
 
 

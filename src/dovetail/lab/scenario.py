@@ -32,7 +32,7 @@ SCENARIOS: Mapping[str, str] = {
     "fifo-backlog": "FIFO with 216,000 waiting, in one group and in 10,000, against an empty queue, beside ElasticMQ",
     "fair-queues": "how long a quiet tenant's messages wait while a noisy one has 100,000 waiting, with and without groups",
     "rdsq-figure-2": "one at a time through the native door, durable, 1 to 64 clients, beside RabbitMQ's classic and quorum queues",
-    "cluster-load": "one node and three on a log that they share, JetStream with three copies, beside a raw publisher",
+    "cluster-load": "nodes on a log that they share, JetStream and Kafka, three copies, beside raw publishers and RabbitMQ",
     "node-kill": "three nodes on a shared log, one is killed under load: what requests to the others notice",
     "leader-kill": "the NATS server that leads the log is killed under load: the gap, and a ledger of what was acknowledged",
     "node-join": "a node joins a namespace with 10 million waiting: how soon it serves",

@@ -21,7 +21,7 @@ from .power import PoweredDisk
 from .proxy import Proxy
 from .work import LEASE_MS, Workers
 
-STORES = ("local", "memory", "nats")
+STORES = ("local", "memory", "nats", "kafka")
 """`memory` keeps nothing when its node dies: what a judge says of it shows that he can say no."""
 DRAIN_S = 60.0
 PACE_S = 0.01

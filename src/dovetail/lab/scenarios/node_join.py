@@ -57,7 +57,7 @@ async def _kept(store: str) -> tuple[int, int]:
     engine = JetStream(store)
     try:
         health = await engine.health()
-        assert health is not None, "it was filled"
+        assert health is not None and health.bytes is not None, "it was filled"
         return health.bytes, sum(name.startswith("manifest-") for name, _ in health.blobs)
     finally:
         await engine.close()

@@ -27,10 +27,11 @@ from nats.js.object_store import ObjectStore
 from ...errors import StorageError, Unavailable
 from ..shared.engine import HEARD_S, Take
 from ..shared.health import Health
+from ..shared.place import place_of
 from . import stream
 from .health import health
-from .place import Place
 
+PORT = 4222
 CONNECT_S = 3.0
 RECONNECT_S = 0.05
 ASK_S = 5.0
@@ -46,7 +47,7 @@ _logger = logging.getLogger("dovetail.logs.nats")
 
 class JetStream:
     def __init__(self, url: str) -> None:
-        self._place = Place.of(url)
+        self._place = place_of(url, PORT)
         self.name = self._place.shown
         self.durability = "memory"
         self.packet_bytes_max = 0
@@ -69,9 +70,8 @@ class JetStream:
         self.packet_bytes_max = client.max_payload - stream.PAYLOAD_SLACK
         for problem in stream.unfit(version.major, version.minor, client.max_payload):
             raise StorageError(f"{self.name}: {problem}")
-        # A server tells of the others of its cluster. Three that are named are meant, also where one of them is not there yet.
-        known = max(len(self._place.servers), len(client.servers))
-        replicas = self._place.replicas or (3 if known >= 3 else 1)
+        # A server tells of the others of its cluster.
+        replicas = self._place.copies(len(client.servers))
         give_up = monotonic() + OPEN_S
         while True:
             try:
@@ -86,7 +86,7 @@ class JetStream:
                     raise StorageError(f"{self.name}: its stream or bucket could not be had: {error!r}") from error
                 await asyncio.sleep(OPEN_PAUSE_S)
                 js = await self._connected()
-        self.durability = stream.durability(self.replicas, self._place.synced)
+        self.durability = self._place.durability(self.replicas)
 
     async def _connected(self) -> JetStreamContext:
         if self._js is not None and self._client is not None and self._client.is_connected:
@@ -103,10 +103,11 @@ class JetStream:
 
         # Given several, the library gives up where the first one greets it badly; and left to its own measure it tries for two minutes.
         why: Exception | None = None
-        for server in random.sample(self._place.servers, len(self._place.servers)):
+        credentials = self._place.credentials and f"{self._place.credentials}@"
+        for host in random.sample(self._place.hosts, len(self._place.hosts)):
             try:
                 client = await nats.connect(
-                    [server],
+                    [f"nats://{credentials}{host}"],
                     name="dovetail",
                     allow_reconnect=False,
                     connect_timeout=CONNECT_S,
