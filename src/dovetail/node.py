@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from dovetail.errors import BadRequest, Closed
 from dovetail.logs.log import Log
 from dovetail.logs.memory import MemoryLog
 from dovetail.logs.shared.engine import Engine
+from dovetail.logs.shared.health import Inspected
 from dovetail.logs.shared.log import SharedLog
 from dovetail.service.broker import Broker
 from dovetail.service.embedded import NAMESPACE, Embedded
@@ -26,8 +27,13 @@ if TYPE_CHECKING:
     from dovetail.doors.sqs import Door
     from dovetail.service.accounts import Accounts, Quota
     from dovetail.service.audit import Audit
+    from dovetail.stores.migration.run import Summary
+    from dovetail.stores.shared.report import LogReport
 
-__all__ = ["NAMESPACE", "Node", "join", "open", "start"]
+__all__ = ["NAMESPACE", "Node", "join", "look", "migrate", "open", "start"]
+
+_CLIENTS = {"kafka": "confluent-kafka", "nats": "nats-py"}
+"""Engines of shared logs, and the package that each needs."""
 
 
 class Node(Queues):
@@ -124,7 +130,7 @@ class Node(Queues):
 
 @contextlib.asynccontextmanager
 async def open(url: str = "local:./data", *, settings: Settings | None = None, clock: Clock | None = None) -> AsyncIterator[Node]:
-    """A node on the store that `url` names: `local:DIR`, `memory:` or `nats://HOST:PORT,…/NAMESPACE`."""
+    """A node on the store that `url` names: `local:DIR`, `memory:`, `nats://HOST:PORT,…/NAMESPACE` or `kafka://HOST:PORT,…/NAMESPACE`."""
     node = await start(url, settings=settings, clock=clock)
     try:
         yield node
@@ -136,7 +142,7 @@ async def start(url: str, *, settings: Settings | None = None, clock: Clock | No
     """As `open`, for those who close by themselves."""
     settings = settings or Settings()
     clock = clock or SystemClock()
-    if url.startswith("nats://"):
+    if url.partition("://")[0] in _CLIENTS:
         return await join(_engine(url), settings=settings, clock=clock)
     log = _log(url, settings)
     try:
@@ -158,12 +164,62 @@ async def join(engine: Engine, *, settings: Settings | None = None, clock: Clock
         raise
 
 
-def _engine(url: str) -> Engine:
+async def look(url: str) -> LogReport:
+    """What can be said of a shared log without joining it (`dovetail cluster status`)."""
+    from dovetail.stores.shared.report import report
+
+    if url.partition(":")[0] in ("local", "memory"):
+        raise BadRequest(f"{url} is one node's own; `dovetail inspect` looks into a data folder")
+    engine = _engine(url)
     try:
+        health = await engine.health()
+        if health is None:
+            raise BadRequest(f"{engine.name}: there is no log; the first node that is started makes it")
+        return await report(engine, health, SystemClock().wall_ms())
+    finally:
+        await engine.close()
+
+
+async def migrate(source: str, target: str, say: Callable[[str], None], *, settings: Settings | None = None) -> Summary:
+    """Everything that is on the store `source` goes to the store `target`, which nobody has used (`dovetail migrate`)."""
+    from dovetail.stores.migration.run import run
+    from dovetail.stores.migration.source import SharedSource, Source, local
+    from dovetail.stores.migration.target import LocalTarget, SharedTarget, Target
+
+    settings, clock = settings or Settings(), SystemClock()
+    cache = Path(settings.shared.cache) if settings.shared.cache else None
+    if source.startswith("memory:") or target.startswith("memory:"):
+        raise BadRequest("memory: is a node's own and goes with it; nothing can be moved from there or kept there")
+    from_place, to_place = (url.removeprefix("local:") if url.startswith("local:") else None for url in (source, target))
+    filled: Target = LocalTarget(to_place, settings.local.segment_bytes) if to_place else SharedTarget(SharedLog(_engine(target), cache))
+    emptied: Source | None = None
+    try:
+        emptied = local(from_place) if from_place else SharedSource(SharedLog(_engine(source), cache))
+        return await run(emptied, filled, clock, say)
+    finally:
+        if emptied is not None:
+            await emptied.close()
+        await filled.close()
+
+
+def _engine(url: str) -> Inspected:
+    kind = url.partition(":")[0]
+    if kind not in _CLIENTS:
+        raise _no_store(url)
+    try:
+        if kind == "kafka":
+            from dovetail.logs.kafka.engine import Kafka
+
+            return Kafka(url)
         from dovetail.logs.nats.engine import JetStream
+
+        return JetStream(url)
     except ImportError:
-        raise BadRequest(f"{url.partition(':')[0]}:// needs the package nats-py: pip install 'dovetail[nats]'") from None
-    return JetStream(url)
+        raise BadRequest(f"{kind}:// needs the package {_CLIENTS[kind]}: pip install 'dovetail[{kind}]'") from None
+
+
+def _no_store(url: str) -> BadRequest:
+    return BadRequest(f"{url!r} names no store; this version has local:DIR, memory:, nats:// and kafka://HOST:PORT,…/NAMESPACE")
 
 
 def _account_quota(settings: Settings) -> Quota:
@@ -189,4 +245,4 @@ def _log(url: str, settings: Settings) -> Log:
 
         options: dict[str, Any] = {"segment_bytes": settings.local.segment_bytes, "sync": settings.local.sync}
         return CommitLog(place, **options)
-    raise BadRequest(f"{url!r} names no store; this version has local:DIR, memory: and nats://HOST:PORT,…/NAMESPACE")
+    raise _no_store(url)

@@ -86,7 +86,7 @@ def test_with_the_door_shut_it_still_serves(start: Start) -> None:
     process = start("--store", "memory:", "--http", "off")
     assert process.stdout is not None and process.stdout.readline() == "dovetail ready http=off native=off\n"
     process.terminate()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
 
 
 def test_both_doors_are_open_unless_told_otherwise(start: Start) -> None:
@@ -102,7 +102,7 @@ def test_both_doors_are_open_unless_told_otherwise(start: Start) -> None:
         client.sendall((64).to_bytes(4, "little") + b"\1\0\0\0" + (1).to_bytes(8, "little") + bytes(64))
         assert client.recv(1000).endswith(f"queue.example:{match[1]}".encode())
     process.terminate()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize("door", ["--http", "--native"])
@@ -153,7 +153,7 @@ def test_it_starts_and_stops_within_half_a_second_of_work(start: Start) -> None:
         process = start("--http", "127.0.0.1:0")
         ready(process)
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times_s.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     # Processor time, and the best of three: what is measured is the program, not what else the machine does.

@@ -32,6 +32,8 @@ class Kind(NamedTuple):
     persists: bool
     durability: str = "disk"
     """What an answer names."""
+    again: bool = True
+    """After each test it is started again, twice, and must show the same."""
 
 
 STORES = (
@@ -48,6 +50,9 @@ class House:
 
     near = True
     """The node is on the test's own loop: after so many turns it has got so far and no further."""
+
+    quiet = True
+    """Receivers who wait write nothing."""
 
     owns_time = True
     """The test's clock is the log's, too."""

@@ -54,6 +54,11 @@ def test_a_shared_log_whose_writers_give_up_and_open_anew_answers_as_the_oracle_
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_shared_log_whose_receivers_take_once_and_withdraw_answers_as_the_oracle_does(seed: int) -> None:
+    agree(Generator(seed, shared=True, grouped=bool(seed % 2), silence=seed % 3 == 0, renew=seed % 4 == 0, leaving=True))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_log_with_stages_and_reservations_answers_as_the_oracle_does(seed: int) -> None:
     agree(Generator(seed, grouped=bool(seed % 2), beyond=True))
 
@@ -78,6 +83,10 @@ def test_lanes_serve_in_the_order_in_which_somebody_began_to_wait_there(seed: in
     run = Generator(seed, shared=True, grouped=False)
     run.run(150)
     assert len(run.entries) > 150
+
+
+def test_a_new_tap_reads_all_of_a_run_that_another_one_needs_the_end_of() -> None:
+    Generator(20347, shared=True).run(150)
 
 
 def _without_the_fence(lane: Lane, sequence: int, delivery: int) -> tuple[Chunk, int] | None:

@@ -10,5 +10,7 @@ STAGES_VERSION = 3
 """From here on there are stages and reservations; before, their operations are refused."""
 FACTS_VERSION = 4
 """From here on there are facts taps; before, their operations are refused."""
-APPLY_VERSION = 4
+WAITING_VERSION = 5
+"""From here on a waiting receiver may take only once, and may withdraw; before, `once` meant nothing and a Withdraw is refused."""
+APPLY_VERSION = 5
 """What this node speaks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .plan import Cut, Full, Kill, Lossy, Pause, Plan, Restart, Slow
+from .plan import Cut, Full, Kill, Lossy, Pause, Plan, Power, Restart, Slow
 
 _ALL = (
     Plan(
@@ -40,6 +40,18 @@ _ALL = (
         "a full disk refuses pushes and nothing else; what was acknowledged stays",
         ((Full(2.0),), (Full(1.0), Kill("node", 0.5)), ()),
         every_s=4.0,
+    ),
+    Plan(
+        "power",
+        "an answer that says disk: power failure, and what was not synced is gone",
+        ((Power("node", 0.5),), (Power("node", 0.1),), ()),
+        every_s=4.0,
+    ),
+    Plan(
+        "power-brokers",
+        "an answer that says disk×3: the power of all brokers fails at once, and what they had not synced is gone",
+        ((Power("broker", 0.5),), (Power("broker", 0.5), Kill("node", 1.0)), ()),
+        every_s=8.0,
     ),
     Plan(
         "everything",

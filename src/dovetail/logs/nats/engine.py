@@ -25,11 +25,13 @@ from nats.js.errors import BucketNotFoundError, NotFoundError
 from nats.js.object_store import ObjectStore
 
 from ...errors import StorageError, Unavailable
-from ...limits import ENTRY_BYTES_MIN
 from ..shared.engine import HEARD_S, Take
+from ..shared.health import Health
+from ..shared.place import place_of
 from . import stream
-from .place import Place
+from .health import health
 
+PORT = 4222
 CONNECT_S = 3.0
 RECONNECT_S = 0.05
 ASK_S = 5.0
@@ -38,7 +40,6 @@ OPEN_PAUSE_S = 0.25
 SILENCE_S = 3 * HEARD_S
 YIELD_BYTES = 256 * 1024
 """After so much, whoever else wants the loop has a turn: a node that joins reads gigabytes."""
-PAYLOAD_SLACK = 4096
 PENDING_BYTES_MAX = 64 << 20
 
 _logger = logging.getLogger("dovetail.logs.nats")
@@ -46,7 +47,7 @@ _logger = logging.getLogger("dovetail.logs.nats")
 
 class JetStream:
     def __init__(self, url: str) -> None:
-        self._place = Place.of(url)
+        self._place = place_of(url, PORT)
         self.name = self._place.shown
         self.durability = "memory"
         self.packet_bytes_max = 0
@@ -66,18 +67,11 @@ class JetStream:
         js = await self._connected()
         client = js._nc
         version = client.connected_server_version
-        if (version.major, version.minor) < stream.VERSION_MIN:
-            least = ".".join(map(str, stream.VERSION_MIN))
-            raise StorageError(f"{self.name}: the server is of version {version.major}.{version.minor}; at least {least} is needed.")
-        self.packet_bytes_max = client.max_payload - PAYLOAD_SLACK
-        if self.packet_bytes_max < ENTRY_BYTES_MIN:
-            raise StorageError(
-                f"{self.name}: the server takes messages of {client.max_payload} bytes; {ENTRY_BYTES_MIN + PAYLOAD_SLACK} are needed"
-                " (max_payload: 2MB in its configuration)."
-            )
-        # A server tells of the others of its cluster. Three that are named are meant, also where one of them is not there yet.
-        known = max(len(self._place.servers), len(client.servers))
-        replicas = self._place.replicas or (3 if known >= 3 else 1)
+        self.packet_bytes_max = client.max_payload - stream.PAYLOAD_SLACK
+        for problem in stream.unfit(version.major, version.minor, client.max_payload):
+            raise StorageError(f"{self.name}: {problem}")
+        # A server tells of the others of its cluster.
+        replicas = self._place.copies(len(client.servers))
         give_up = monotonic() + OPEN_S
         while True:
             try:
@@ -92,7 +86,7 @@ class JetStream:
                     raise StorageError(f"{self.name}: its stream or bucket could not be had: {error!r}") from error
                 await asyncio.sleep(OPEN_PAUSE_S)
                 js = await self._connected()
-        self.durability = stream.durability(self.replicas, self._place.synced)
+        self.durability = self._place.durability(self.replicas)
 
     async def _connected(self) -> JetStreamContext:
         if self._js is not None and self._client is not None and self._client.is_connected:
@@ -109,10 +103,11 @@ class JetStream:
 
         # Given several, the library gives up where the first one greets it badly; and left to its own measure it tries for two minutes.
         why: Exception | None = None
-        for server in random.sample(self._place.servers, len(self._place.servers)):
+        credentials = self._place.credentials and f"{self._place.credentials}@"
+        for host in random.sample(self._place.hosts, len(self._place.hosts)):
             try:
                 client = await nats.connect(
-                    [server],
+                    [f"nats://{credentials}{host}"],
                     name="dovetail",
                     allow_reconnect=False,
                     connect_timeout=CONNECT_S,
@@ -144,6 +139,13 @@ class JetStream:
         for task in list(self._publishing):
             task.cancel()
         await self._disconnect()
+
+    async def health(self) -> Health | None:
+        """For whoever looks and does not join: `open` was not called."""
+        try:
+            return await health((await self._connected())._nc, self._place, ASK_S)
+        except (nats.errors.Error, OSError) as error:
+            raise Unavailable(f"{self.name}: {error!r}") from error
 
     # The log
 

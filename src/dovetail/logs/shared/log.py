@@ -75,6 +75,8 @@ class SharedLog:
         self.connected = False
         self.cut: DovetailError | None = None
         self.resent = 0
+        self.reconnects = -1
+        """How often the line was made again; −1 before it was made at all."""
         self._why: BaseException | None = None
 
     async def open(self) -> None:
@@ -151,7 +153,8 @@ class SharedLog:
             await future
 
     async def _follow(self) -> None:
-        while True:
+        # Not for ever: an engine may swallow the cancellation that ends it, where something came in the same moment.
+        while self._error is None:
             try:
                 first, following = await self.engine.bounds()
                 if first > self._spool.next:
@@ -212,6 +215,7 @@ class SharedLog:
     def _heard(self) -> None:
         if not self.connected:
             self.connected = True
+            self.reconnects += 1
             self.resend()
 
     # Appending
