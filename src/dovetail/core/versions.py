@@ -10,5 +10,7 @@ STAGES_VERSION = 3
 """From here on there are stages and reservations; before, their operations are refused."""
 FACTS_VERSION = 4
 """From here on there are facts taps; before, their operations are refused."""
-APPLY_VERSION = 4
+MOVES_VERSION = 5
+"""From here on a namespace may have several logs, and messages move between them; before, the operations for it are refused."""
+APPLY_VERSION = 5
 """What this node speaks."""

@@ -162,6 +162,10 @@ class Replayed(StoreColumns, StoreStages, StoreFacts):
         elif isinstance(operation, op.Pop):
             lane = self.state.lanes.get(operation.queue)
             queues = (operation.queue, lane.attributes.dead_letter if lane is not None else 0)
+        elif isinstance(operation, op.Arrive):
+            queues = operation.push.queues
+        elif isinstance(operation, op.MoveSettle):
+            queues = (operation.source,)
         elif isinstance(operation, op.Move | op.Publish):
             # Each message may have gone back to another queue; stages may have named any.
             queues = tuple(self.watchers)
