@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,8 @@ from dovetail.service.broker import Broker
 from dovetail.service.embedded import NAMESPACE, Embedded
 from dovetail.service.handles import Queues
 from dovetail.settings import Settings
+from dovetail.stores.namespace.log import NamespaceLog
+from dovetail.stores.namespace.store import NamespaceStore
 from dovetail.stores.replayed import Replayed
 from dovetail.stores.shared.store import SharedStore
 
@@ -27,19 +29,20 @@ if TYPE_CHECKING:
     from dovetail.service.accounts import Accounts, Quota
     from dovetail.service.audit import Audit
 
-__all__ = ["NAMESPACE", "Node", "join", "open", "start"]
+__all__ = ["NAMESPACE", "Node", "join", "join_namespace", "open", "start"]
 
 
 class Node(Queues):
     """One running Dovetail. Made by `open`."""
 
-    def __init__(self, store: Replayed, clock: Clock) -> None:
-        self.store = store
+    def __init__(self, store: Replayed | NamespaceStore, clock: Clock) -> None:
+        self.store: Any = store
+        """Whoever asks for more than the seam knows which of the two it is."""
         self.clock = clock
         self.broker = Broker(store, clock)
         super().__init__(Embedded(self.broker))
         store.on_fail = self.broker.fail
-        if isinstance(store, SharedStore):
+        if isinstance(store, SharedStore | NamespaceStore):
             # Whoever waits here could wait in vain: another node may serve it.
             store.on_cut = self.broker.fail
         self._closed = False
@@ -52,7 +55,7 @@ class Node(Queues):
     @property
     def reachable(self) -> bool:
         """It takes messages at this moment: a node that is cut off from a log that it shares does not, and comes back by itself."""
-        return self.ready and not (isinstance(self.store, SharedStore) and self.store.log.cut is not None)
+        return self.ready and not (isinstance(self.store, SharedStore | NamespaceStore) and self.store.cut is not None)
 
     # Doors
 
@@ -109,11 +112,11 @@ class Node(Queues):
         """Write a snapshot now, and trim what it makes unnecessary."""
         if self._closed:
             raise Closed
-        await self.store.chores.snapshot()
+        await self.store.snapshot()
 
     async def retime(self) -> int:
         """After the machine's clock was set right: move the node's time forward to it; returns by how many milliseconds."""
-        return await self.store.retime()
+        return int(await self.store.retime())
 
     async def close(self) -> None:
         if not self._closed:
@@ -137,7 +140,7 @@ async def start(url: str, *, settings: Settings | None = None, clock: Clock | No
     settings = settings or Settings()
     clock = clock or SystemClock()
     if url.startswith("nats://"):
-        return await join(_engine(url), settings=settings, clock=clock)
+        return await _join_nats(url, settings, clock)
     log = _log(url, settings)
     try:
         store = await Replayed.open(log, clock, snapshot_bytes=settings.local.snapshot_bytes)
@@ -158,12 +161,44 @@ async def join(engine: Engine, *, settings: Settings | None = None, clock: Clock
         raise
 
 
-def _engine(url: str) -> Engine:
+async def _join_nats(url: str, settings: Settings, clock: Clock) -> Node:
     try:
         from dovetail.logs.nats.engine import JetStream
     except ImportError:
         raise BadRequest(f"{url.partition(':')[0]}:// needs the package nats-py: pip install 'dovetail[nats]'") from None
-    return JetStream(url)
+    from dovetail.logs.nats.place import Place
+
+    place = Place.of(url)
+    return await join_namespace(lambda log: JetStream(place, log), place.logs, settings=settings, clock=clock)
+
+
+async def join_namespace(
+    engine: Callable[[int], Engine], logs: int = 0, *, settings: Settings | None = None, clock: Clock | None = None
+) -> Node:
+    """A node more on a namespace, each log of which an engine of its own keeps. `logs`: how many they are or shall be; 0: as made."""
+    settings, clock = settings or Settings(), clock or SystemClock()
+
+    async def joined(place: int, begin: Callable[[NamespaceLog], Awaitable[None]]) -> NamespaceLog:
+        log = SharedLog(engine(place), Path(settings.shared.cache) if settings.shared.cache else None)
+        try:
+            return await NamespaceLog.join(log, clock, snapshot_bytes=settings.shared.snapshot_bytes, begin=begin)
+        except BaseException:
+            await log.shut()
+            raise
+
+    async def catalog(store: NamespaceLog) -> None:
+        await store.begin_alone()
+        if logs > 1 or (logs and store.state.logs > 1):
+            await store.divide(logs, 0)
+
+    def another(place: int, key: bytes, count: int) -> Awaitable[NamespaceLog]:
+        return joined(place, lambda store: store.begin(key, count, place))
+
+    first = await joined(0, catalog)
+    if first.state.logs > 1:
+        return Node(NamespaceStore(first, another, clock), clock)
+    first.single = True
+    return Node(first, clock)
 
 
 def _account_quota(settings: Settings) -> Quota:

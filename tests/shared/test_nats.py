@@ -10,7 +10,7 @@ from nats.js import api
 
 from dovetail.errors import BadRequest, StorageError, Unavailable
 from dovetail.logs.nats import stream
-from dovetail.logs.nats.engine import JetStream, _place_of
+from dovetail.logs.nats.engine import _place_of
 from dovetail.logs.nats.place import Place
 from dovetail.node import start
 from tests.contract.shared_house import NATS, server
@@ -103,7 +103,7 @@ def test_a_url_is_taken_apart() -> None:
 )
 def test_what_is_no_url_of_ours_is_refused(url: str) -> None:
     with pytest.raises(BadRequest):
-        JetStream(url)
+        Place.of(url)
 
 
 def test_the_place_of_a_message_is_found_with_and_without_a_domain() -> None:

@@ -42,7 +42,7 @@ def may_leave(state: State, lane: Lane, target: int) -> bool:
 
 def bury(state: State, lane: Lane, chunk: Chunk, at: int) -> None:
     """Received too often: on its way to the dead letters."""
-    _depart(lane, chunk, at, lane.attributes.dead_letter, letter=True)
+    _depart(state, lane, chunk, at, lane.attributes.dead_letter, letter=True)
 
 
 def leave(state: State, o: Leave, _: int) -> Outcome:
@@ -64,16 +64,17 @@ def leave(state: State, o: Leave, _: int) -> Outcome:
         elif not stays and group not in blocked:
             chosen.append((chunk, at))
     for chunk, at in chosen:
-        _depart(lane, chunk, at, o.target, letter=False)
+        _depart(state, lane, chunk, at, o.target, letter=False)
     return Done(len(chosen))
 
 
-def _depart(lane: Lane, chunk: Chunk, at: int, target: int, *, letter: bool) -> None:
+def _depart(state: State, lane: Lane, chunk: Chunk, at: int, target: int, *, letter: bool) -> None:
     leaving = lane.departures.get(target)
     if leaving is None:
         leaving = lane.departures[target] = Departures()
     leaving.under_way[leaving.next] = Leaving(chunk.base + at, letter)
     leaving.next += 1
+    state.leaving[lane.queue, target] = None
     reserving.set_aside(lane, chunk, at, 1)
     name = chunk.named(at)
     if name and lane.groups is not None:
@@ -96,6 +97,8 @@ def _settle_one(state: State, lane: Lane, target: int, number: int, arrived: int
     one = leaving.under_way.pop(number, None) if leaving is not None else None
     if leaving is None or one is None:
         return False
+    if not leaving.under_way:
+        del state.leaving[lane.queue, target]
     place = lane.find(one.sequence)
     assert place is not None, "what is on its way is set aside"
     if arrived != REFUSED:
@@ -107,6 +110,12 @@ def _settle_one(state: State, lane: Lane, target: int, number: int, arrived: int
     leaving.gone = True
     lane.buried -= one.letter
     return True
+
+
+def dropped(state: State, lane: Lane) -> None:
+    """Its queue is gone, and what was on its way with it."""
+    for target in lane.departures:
+        state.leaving.pop((lane.queue, target), None)
 
 
 # At the target

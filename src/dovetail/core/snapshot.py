@@ -113,6 +113,7 @@ def _load(data: memoryview) -> State:
                 return state
             lane, times = _lane_from(json.loads(bytes(body))), []
             state.lanes[lane.queue] = lane
+            state.leaving |= {(lane.queue, target): None for target, known in lane.departures.items() if known.under_way}
         elif lane is None:
             raise CodecError("a snapshot with columns before its first lane")
         elif tag == CHUNK:

@@ -60,6 +60,8 @@ class State:
         """Of what was answered to entries of writers: of shared logs only."""
         self.logs, self.place = 1, 0
         """Of the namespace, and which of them this one is."""
+        self.leaving: dict[tuple[int, int], None] = {}
+        """(source, target) between which something is on its way: what the lanes say, at hand."""
         self.arrivals: dict[tuple[int, int], Arrivals] = {}
         """(source, target) → what came from a queue of another log."""
         self.waiting: dict[int, None] = {}
@@ -271,6 +273,7 @@ class State:
             return Refusal(Why.NO_QUEUE, str(o.queue))
         if self.chronicle.open:
             noting.queue(self, Fact.DROP, o.queue, lane.live)
+        crossing.dropped(self, lane)
         self.dropped[o.queue] = None
         self.rules_version += 1
         self.waiting.pop(o.queue, None)

@@ -241,6 +241,12 @@ class Replayed(StoreColumns, StoreStages, StoreFacts):
             known = self._lanes[queue] = self._lane_type(self, lane)
         return known
 
+    async def reach(self, queue: int) -> None:
+        """Everything is at hand."""
+
+    async def snapshot(self) -> None:
+        await self.chores.snapshot()
+
     async def confirm(self) -> bool:
         return False
 

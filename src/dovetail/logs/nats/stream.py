@@ -2,6 +2,7 @@
 
 DOVETAIL_<namespace>       the log: subject dovetail.<namespace>.log, file storage, no limits; trimmed by purging a prefix
 OBJ_DOVETAIL_<namespace>   snapshots: an object store bucket with as many copies
+DOVETAIL1_<namespace> …    where there are several logs, the second one and on: subject dovetail.<namespace>.log.1, bucket OBJ_DOVETAIL1_…
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ from ...errors import StorageError
 VERSION_MIN = (2, 12)
 
 
-def stream_name(namespace: str) -> str:
-    return f"DOVETAIL_{namespace}"
+def stream_name(namespace: str, log: int = 0) -> str:
+    """Of its `log`-th log. A namespace may have any letters and digits behind the first _, so that no two logs share a name."""
+    return f"DOVETAIL{log or ''}_{namespace}"
 
 
-def subject(namespace: str) -> str:
-    return f"dovetail.{namespace}.log"
+def subject(namespace: str, log: int = 0) -> str:
+    return f"dovetail.{namespace}.log" + (f".{log}" if log else "")
 
 
-def wanted(namespace: str, replicas: int) -> api.StreamConfig:
+def wanted(namespace: str, replicas: int, log: int = 0) -> api.StreamConfig:
     return api.StreamConfig(
-        name=stream_name(namespace),
+        name=stream_name(namespace, log),
         description="Dovetail: the log of a namespace. Nothing but dovetail nodes may publish here.",
-        subjects=[subject(namespace)],
+        subjects=[subject(namespace, log)],
         retention=api.RetentionPolicy.LIMITS,
         discard=api.DiscardPolicy.NEW,
         storage=api.StorageType.FILE,
@@ -35,17 +37,17 @@ def wanted(namespace: str, replicas: int) -> api.StreamConfig:
     )
 
 
-async def the_stream(js: JetStreamContext, namespace: str, replicas: int) -> api.StreamInfo:
+async def the_stream(js: JetStreamContext, namespace: str, replicas: int, log: int = 0) -> api.StreamInfo:
     """The one that is there, or a new one. Several nodes may make it at once: a stream of the same name and settings is the same."""
-    name = stream_name(namespace)
+    name = stream_name(namespace, log)
     try:
         return await js.stream_info(name)
     except NotFoundError:
-        await js.add_stream(wanted(namespace, replicas))
+        await js.add_stream(wanted(namespace, replicas, log))
         return await js.stream_info(name)
 
 
-def check(config: api.StreamConfig, namespace: str) -> None:
+def check(config: api.StreamConfig, namespace: str, log: int = 0) -> None:
     """Refuse what would delete messages that wait, or let others write between them. Each line names the setting and what it must be."""
     most = {
         "max_age": config.max_age,
@@ -62,8 +64,9 @@ def check(config: api.StreamConfig, namespace: str) -> None:
         wrong.append(f"retention is {_word(config.retention)}, must be limits: every node reads all of it")
     if config.storage != api.StorageType.FILE:
         wrong.append(f"storage is {_word(config.storage)}, must be file")
-    if config.subjects != [subject(namespace)]:
-        wrong.append(f"subjects are {config.subjects}, must be {[subject(namespace)]}: nobody else may write here")
+    subjects = [subject(namespace, log)]
+    if config.subjects != subjects:
+        wrong.append(f"subjects are {config.subjects}, must be {subjects}: nobody else may write here")
     if config.sealed or config.deny_purge:
         wrong.append("it is sealed or denies purges, and must take messages and trims")
     if config.mirror is not None or config.sources:
