@@ -169,21 +169,23 @@ async def _join_nats(url: str, settings: Settings, clock: Clock) -> Node:
     from dovetail.logs.nats.place import Place
 
     place = Place.of(url)
-    return await join_namespace(lambda log: JetStream(place, log), place.logs, settings=settings, clock=clock)
+    cache = Path(settings.shared.cache) if settings.shared.cache else None
+    return await join_namespace(
+        lambda log: SharedLog(JetStream(place, log), cache), place.logs, clock=clock, snapshot_bytes=settings.shared.snapshot_bytes
+    )
 
 
 async def join_namespace(
-    engine: Callable[[int], Engine], logs: int = 0, *, settings: Settings | None = None, clock: Clock | None = None
+    log: Callable[[int], SharedLog], logs: int = 0, *, clock: Clock, snapshot_bytes: int, kind: type[NamespaceLog] = NamespaceLog
 ) -> Node:
-    """A node more on a namespace, each log of which an engine of its own keeps. `logs`: how many they are or shall be; 0: as made."""
-    settings, clock = settings or Settings(), clock or SystemClock()
+    """A node more on a namespace. `log` gives its logs, which are not open yet; `logs`: how many they are or shall be; 0: as made."""
 
     async def joined(place: int, begin: Callable[[NamespaceLog], Awaitable[None]]) -> NamespaceLog:
-        log = SharedLog(engine(place), Path(settings.shared.cache) if settings.shared.cache else None)
+        one = log(place)
         try:
-            return await NamespaceLog.join(log, clock, snapshot_bytes=settings.shared.snapshot_bytes, begin=begin)
+            return await kind.join(one, clock, snapshot_bytes=snapshot_bytes, begin=begin)
         except BaseException:
-            await log.shut()
+            await one.shut()
             raise
 
     async def catalog(store: NamespaceLog) -> None:

@@ -198,7 +198,12 @@ class Flow(Fair):
 
     def _move(self, queue: Queue, message: Message, target: Queue | int) -> None:
         if isinstance(target, int):
-            self.depart(queue, message, target)
+            behind = [m for m in queue.messages if m.group == message.group and m.sequence >= message.sequence and m.group]
+            for one in behind or [message]:
+                # Those of its group that are due as well go with it, up to the first that is not.
+                if one.visible_at > self.time or self._due_for_dead_letters(queue, one) is None:
+                    return
+                self.depart(queue, one, target)
             return
         queue.messages.remove(message)
         was = message.origin or Origin(queue.number, message.sequence, 0, message.pushed)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from dovetail import Node
 from dovetail.clock import ManualClock
 from dovetail.lab.simengine import Faults, Service, SimEngine
+from dovetail.logs.shared.log import SharedLog
 from dovetail.node import join_namespace
 from dovetail.settings import Settings, Shared
 from dovetail.stores.namespace.log import NamespaceLog
@@ -28,12 +28,11 @@ class Spread:
     async def join(self, logs: int = LOGS, *, snapshot_bytes: int = 1 << 40) -> Node:
         engines: dict[int, SimEngine] = {}
 
-        def engine(place: int) -> SimEngine:
+        def made(place: int) -> SharedLog:
             engines[place] = SimEngine(self.services[place], self.faults)
-            return engines[place]
+            return SharedLog(engines[place])
 
-        settings = replace(SETTINGS, shared=Shared(snapshot_bytes=snapshot_bytes))
-        node = await join_namespace(engine, logs, settings=settings, clock=self.clock)
+        node = await join_namespace(made, logs, clock=self.clock, snapshot_bytes=snapshot_bytes)
         self.nodes.append(node)
         self.engines[node] = engines
         return node

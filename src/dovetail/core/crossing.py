@@ -41,8 +41,17 @@ def may_leave(state: State, lane: Lane, target: int) -> bool:
 
 
 def bury(state: State, lane: Lane, chunk: Chunk, at: int) -> None:
-    """Received too often: on its way to the dead letters."""
-    _depart(state, lane, chunk, at, lane.attributes.dead_letter, letter=True)
+    """Received too often: on its way to the dead letters, with those behind it in its group that were too. (It blocks the group, so
+    receives would meet them one by one; their numbers keep their order.)"""
+    rules, groups = lane.attributes, lane.groups
+    name = chunk.named(at) if groups is not None else 0
+    while True:
+        behind = groups.next_visible(lane, chunk.base + at) if groups is not None and name else None
+        _depart(state, lane, chunk, at, rules.dead_letter, letter=True)
+        if behind is None or behind[0].received(behind[1]) < rules.receives_max:
+            return
+        chunk, at = behind
+        lane.buried += 1
 
 
 def leave(state: State, o: Leave, _: int) -> Outcome:

@@ -32,7 +32,7 @@ class Promises:
     groups: bool
     taps: bool
     transactions: bool
-    """complete-and-push is one step"""
+    """complete-and-push, and whatever names several queues, is one step"""
     numbering: bool
     dedup_scope: str
     """queue · none"""

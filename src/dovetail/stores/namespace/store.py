@@ -227,7 +227,9 @@ class NamespaceStore(NamespaceStages, NoFacts):
 
     def one_log(self, queues: Sequence[int]) -> NamespaceLog:
         """The log in which all of these queues lie."""
-        if len({log_of(queue, self.logs) for queue in queues}) != 1:
+        if not queues:
+            return self.catalog
+        if len({log_of(queue, self.logs) for queue in queues}) > 1:
             raise BadRequest("The queues lie in several logs of the namespace, and one step is in one log: send to each of them.")
         store = self.store_of(queues[0])
         if store is None:
