@@ -34,7 +34,7 @@ SHARED_HELD_MS = 2_000
 class Site:
     """What there is to break: nodes, each behind a wire, and perhaps the brokers of an engine."""
 
-    def __init__(self, folder: Path, store: str, nodes: int, brokers: int) -> None:
+    def __init__(self, folder: Path, store: str, nodes: int, brokers: int, logs: int) -> None:
         self._folder = folder
         self._store = store
         self._disk: Path | None = None
@@ -42,6 +42,7 @@ class Site:
         self.engine: Engine | None = ENGINES[store](folder / "engine", brokers) if self.shared else None
         self.brokers = brokers if self.shared else 0
         self._count = nodes if self.shared else 1
+        self._logs = logs
         self.nodes: list[Node] = []
         self.wires: list[Proxy] = []
 
@@ -55,7 +56,7 @@ class Site:
 
     async def start(self, seed: int, *, small_disk: bool) -> None:
         if self.engine is not None:
-            url = await asyncio.to_thread(self.engine.start) + "/faults"
+            url = await asyncio.to_thread(self.engine.start) + "/faults" + (f"?logs={self._logs}" if self._logs > 1 else "")
         else:
             data = self._mounted() if small_disk else self._folder
             url = "memory:" if self._store == "memory" else f"local:{data / 'data'}"
@@ -160,7 +161,7 @@ async def run(
     say: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """Everything that was started is gone at the end. `keep`: where to write the history."""
-    site = Site(folder, store, nodes, brokers)
+    site = Site(folder, store, nodes, brokers, plan.logs)
     history = History()
     workers: Workers | None = None
     try:
@@ -217,6 +218,7 @@ async def _break(site: Site, events: Sequence[Event], began: float, say: Callabl
 
 
 def able(plan: Plan, store: str) -> bool:
-    """Can this be broken there? One node has no brokers; a disk is filled only under a node that writes to one."""
+    """Can this be broken there? One node has no brokers, and one log; a disk is filled only under a node that writes to one."""
     full = any(isinstance(action, Full) for together in plan.rounds for action in together)
-    return not (full and store != "local") and not ("broker" in plan.needs() and store not in ENGINES)
+    several = plan.logs > 1 and store != "nats"
+    return not several and not (full and store != "local") and not ("broker" in plan.needs() and store not in ENGINES)
