@@ -146,6 +146,7 @@ RULES: dict[str, Rule] = {
             "logs",
             "stores.replayed",
             "stores.snapshots",
+            "stores.shared.report",
             "lab",
             "spark.pipelines",
         ),

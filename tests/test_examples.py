@@ -62,7 +62,7 @@ def serving(folder: Path) -> Iterator[str]:
         yield ready[1]
     finally:
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 def test_the_first_block_about_the_client_runs(tmp_path: Path) -> None:

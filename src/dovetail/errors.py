@@ -24,6 +24,7 @@
     ├── StorageError            the log cannot go on: the node stops
     │   ├── Damaged             bytes that were once durable do not match their checksum
     │   ├── FolderLocked        another process has the data folder
+    │   ├── Moved               its messages were moved to another store, or are being moved here
     │   └── FormatUnknown       written by a newer version, or not by Dovetail
     └── CodecError              bytes that are not what they claim to be
 
@@ -152,6 +153,10 @@ class Damaged(StorageError):
 
 class FolderLocked(StorageError):
     """Another process has this data folder open."""
+
+
+class Moved(StorageError):
+    """The messages of this log were moved to another store."""
 
 
 class FormatUnknown(StorageError):

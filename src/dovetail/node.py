@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from dovetail.doors.sqs import Door
     from dovetail.service.accounts import Accounts, Quota
     from dovetail.service.audit import Audit
+    from dovetail.stores.migration.run import Summary
+    from dovetail.stores.shared.report import LogReport
 
-__all__ = ["NAMESPACE", "Node", "join", "join_namespace", "open", "start"]
+__all__ = ["NAMESPACE", "Node", "join", "join_namespace", "look", "migrate", "open", "start"]
 
 
 class Node(Queues):
@@ -140,7 +142,11 @@ async def start(url: str, *, settings: Settings | None = None, clock: Clock | No
     settings = settings or Settings()
     clock = clock or SystemClock()
     if url.startswith("nats://"):
-        return await _join_nats(url, settings, clock)
+        engines, logs = _engines(url)
+        cache = Path(settings.shared.cache) if settings.shared.cache else None
+        return await join_namespace(
+            lambda log: SharedLog(engines(log), cache), logs, clock=clock, snapshot_bytes=settings.shared.snapshot_bytes
+        )
     log = _log(url, settings)
     try:
         store = await Replayed.open(log, clock, snapshot_bytes=settings.local.snapshot_bytes)
@@ -161,7 +167,48 @@ async def join(engine: Engine, *, settings: Settings | None = None, clock: Clock
         raise
 
 
-async def _join_nats(url: str, settings: Settings, clock: Clock) -> Node:
+async def look(url: str) -> LogReport:
+    """What can be said of a shared log without joining it (`dovetail cluster status`)."""
+    from dovetail.stores.shared.report import report
+
+    if url.partition(":")[0] in ("local", "memory"):
+        raise BadRequest(f"{url} is one node's own; `dovetail inspect` looks into a data folder")
+    engine = _engines(url)[0](0)
+    if not hasattr(engine, "health"):
+        raise BadRequest(f"{url.partition(':')[0]}:// says nothing of itself; ask its nodes (--endpoint)")
+    try:
+        health = await engine.health()
+        if health is None:
+            raise BadRequest(f"{engine.name}: there is no log; the first node that is started makes it")
+        return await report(engine, health, SystemClock().wall_ms())
+    finally:
+        await engine.close()
+
+
+async def migrate(source: str, target: str, say: Callable[[str], None], *, settings: Settings | None = None) -> Summary:
+    """Everything that is on the store `source` goes to the store `target`, which nobody has used (`dovetail migrate`)."""
+    from dovetail.stores.migration.run import run
+    from dovetail.stores.migration.source import SharedSource, Source, local
+    from dovetail.stores.migration.target import LocalTarget, SharedTarget, Target
+
+    settings, clock = settings or Settings(), SystemClock()
+    cache = Path(settings.shared.cache) if settings.shared.cache else None
+    if source.startswith("memory:") or target.startswith("memory:"):
+        raise BadRequest("memory: is a node's own and goes with it; nothing can be moved from there or kept there")
+    from_place, to_place = (url.removeprefix("local:") if url.startswith("local:") else None for url in (source, target))
+    filled: Target = LocalTarget(to_place, settings.local.segment_bytes) if to_place else SharedTarget(SharedLog(_engine(target), cache))
+    emptied: Source | None = None
+    try:
+        emptied = local(from_place) if from_place else SharedSource(SharedLog(_engine(source), cache))
+        return await run(emptied, filled, clock, say)
+    finally:
+        if emptied is not None:
+            await emptied.close()
+        await filled.close()
+
+
+def _engines(url: str) -> tuple[Callable[[int], Engine], int]:
+    """(the engine of each log of the namespace, how many they are by the URL: 0 where it does not say)"""
     try:
         from dovetail.logs.nats.engine import JetStream
     except ImportError:
@@ -169,10 +216,15 @@ async def _join_nats(url: str, settings: Settings, clock: Clock) -> Node:
     from dovetail.logs.nats.place import Place
 
     place = Place.of(url)
-    cache = Path(settings.shared.cache) if settings.shared.cache else None
-    return await join_namespace(
-        lambda log: SharedLog(JetStream(place, log), cache), place.logs, clock=clock, snapshot_bytes=settings.shared.snapshot_bytes
-    )
+    return lambda log: JetStream(place, log), place.logs
+
+
+def _engine(url: str) -> Engine:
+    """Of a namespace with one log."""
+    engines, logs = _engines(url)
+    if logs > 1:
+        raise BadRequest("A namespace of several logs cannot be moved.")
+    return engines(0)
 
 
 async def join_namespace(

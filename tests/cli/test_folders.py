@@ -32,7 +32,7 @@ async def fill(folder: Path, count: int) -> None:
     log.start(deliver, lambda error: delivered.set())
     for i in range(count):
         log.append([b"head", b"record %d " % i + bytes(1000)])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await delivered.wait()
     log.close()
 

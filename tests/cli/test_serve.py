@@ -86,7 +86,7 @@ def test_with_the_door_shut_it_still_serves(start: Start) -> None:
     process = start("--store", "memory:", "--http", "off")
     assert process.stdout is not None and process.stdout.readline() == "dovetail ready http=off native=off\n"
     process.terminate()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
 
 
 def test_both_doors_are_open_unless_told_otherwise(start: Start) -> None:
@@ -102,7 +102,7 @@ def test_both_doors_are_open_unless_told_otherwise(start: Start) -> None:
         client.sendall((64).to_bytes(4, "little") + b"\1\0\0\0" + (1).to_bytes(8, "little") + bytes(64))
         assert client.recv(1000).endswith(f"queue.example:{match[1]}".encode())
     process.terminate()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize("door", ["--http", "--native"])
@@ -153,7 +153,7 @@ def test_it_starts_and_stops_within_half_a_second_of_work(start: Start) -> None:
         process = start("--http", "127.0.0.1:0")
         ready(process)
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times_s.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     # Processor time, and the best of three: what is measured is the program, not what else the machine does.
@@ -161,27 +161,29 @@ def test_it_starts_and_stops_within_half_a_second_of_work(start: Start) -> None:
 
 
 STAND_IN = """
-import asyncio, sys, time
+import asyncio, sys
 import dovetail.cli.serve as command
 from dovetail.settings import load
 
 class Broker:
+    asked = False
     def stop_waiting(self): pass
-    async def metrics_page(self, beside): return b"node_metric 1\\n"
+    async def metrics_page(self, beside):
+        self.asked = True
+        return b"node_metric 1\\n"
 
 class Door:
+    is_brief = staticmethod(lambda request: True)
     def handle(self, request): raise NotImplementedError
 
 class Node:
     broker = Broker()
-    def __init__(self): self.begun = time.monotonic()
     @property
-    def ready(self): return time.monotonic() < self.begun + float(sys.argv[2])
+    def ready(self): return not self.broker.asked
     def sqs_door(self, settings, accounts): return Door()
     async def close(self): pass
 
 async def start(store, *, settings):
-    await asyncio.sleep(float(sys.argv[1]))
     return Node()
 
 command.start = start
@@ -190,7 +192,7 @@ sys.exit(asyncio.run(command.serve(load({"http": "127.0.0.1:0", "native": "off"}
 
 
 def test_a_node_that_stops_by_itself_ends_the_process_with_1(start: Start) -> None:
-    process = start("0", "0.3", program=("-c", STAND_IN))
+    process = start(program=("-c", STAND_IN))
     url = ready(process)
     assert "node_metric 1\n" in page(f"{url}/metrics")[1]
     _, err = process.communicate(timeout=60)

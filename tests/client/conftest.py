@@ -15,7 +15,7 @@ from dovetail.testing import MovableClock
 from tests.client.house import Served, Wire
 
 HERE = Path(__file__).parent
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,7 +52,7 @@ async def wire(served: Served) -> AsyncIterator[Wire]:
 
 @pytest.fixture
 async def node(wire: Wire) -> AsyncIterator[dovetail.Client]:
-    async with dovetail.connect(wire.url, timeout_s=30) as made:
+    async with dovetail.connect(wire.url, timeout_s=60) as made:
         yield made
 
 
@@ -64,7 +64,7 @@ async def either(request: pytest.FixtureRequest) -> AsyncIterator[dovetail.Queue
             yield here
         return
     served = await Served().open()
-    async with dovetail.connect(served.url, timeout_s=30) as elsewhere:
+    async with dovetail.connect(served.url, timeout_s=60) as elsewhere:
         yield elsewhere
     await served.close()
 
@@ -80,6 +80,6 @@ async def frozen(request: pytest.FixtureRequest) -> AsyncIterator[tuple[dovetail
     served = Served()
     served.clock = clock
     await served.open()
-    async with dovetail.connect(served.url, timeout_s=30) as elsewhere:
+    async with dovetail.connect(served.url, timeout_s=60) as elsewhere:
         yield elsewhere, clock
     await served.close()

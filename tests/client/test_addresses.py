@@ -22,7 +22,7 @@ def free_port() -> int:
 
 async def test_the_first_address_that_answers_is_used(served: Served) -> None:
     url = f"dovetail://127.0.0.1:{free_port()},127.0.0.1:{served.port}"
-    async with dovetail.connect(url, timeout_s=30) as node:
+    async with dovetail.connect(url, timeout_s=60) as node:
         assert (await (await node.queue("orders")).send(b"a")).sequence == 1
 
 
@@ -37,9 +37,9 @@ async def test_a_node_that_stops_hands_its_clients_to_the_next_address(served: S
     # Two nodes that do not share a store; a queue has the same id on both because they were made in the same order.
     next_door = await Served().open()
     there, other = await next_door.node.queue("orders"), await next_door.node.queue("other")
-    async with dovetail.connect(f"{served.url},127.0.0.1:{next_door.port}", timeout_s=30) as node:
+    async with dovetail.connect(f"{served.url},127.0.0.1:{next_door.port}", timeout_s=60) as node:
         queue = await node.queue("orders")
-        receiving = asyncio.create_task(queue.receive(wait_s=20))
+        receiving = asyncio.create_task(queue.receive(wait_s=60))
         consuming = asyncio.create_task(anext(aiter((await node.queue("other")).consume())))
         await asyncio.sleep(0.05)
         await served.stop()
@@ -56,7 +56,7 @@ async def test_a_client_goes_on_at_an_address_that_the_node_told_it(served: Serv
     first = Served()
     first.addresses = [f"127.0.0.1:{next_door.port}"]
     await first.open()
-    async with dovetail.connect(first.url, timeout_s=30) as node:
+    async with dovetail.connect(first.url, timeout_s=60) as node:
         await node.queue("orders")
         await first.close()
         await until(lambda: node.ready)
@@ -66,7 +66,7 @@ async def test_a_client_goes_on_at_an_address_that_the_node_told_it(served: Serv
 
 
 async def test_a_node_that_comes_back_is_found_again(served: Served) -> None:
-    async with dovetail.connect(served.url, timeout_s=30) as node:
+    async with dovetail.connect(served.url, timeout_s=60) as node:
         queue = await node.queue("orders")
         await queue.send(b"a")
         await served.stop()
@@ -81,7 +81,7 @@ async def test_a_vanished_node_is_found_out(served: Served, monkeypatch: pytest.
     """Nobody closes the connection of a machine that lost its power."""
     monkeypatch.setattr(session, "HEARTBEAT_S", 0.2)
     wire = await Wire(served.port).open()
-    async with dovetail.connect(wire.url, timeout_s=30) as node:
+    async with dovetail.connect(wire.url, timeout_s=60) as node:
         queue = await node.queue("orders")
         wire.flowing.clear()
         counting = asyncio.create_task(queue.counts())

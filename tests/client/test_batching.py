@@ -85,7 +85,7 @@ async def test_frames_of_one_queue_are_answered_to_whoever_sent_them(node: dovet
 async def test_the_receives_of_many_tasks_ride_one_pull_and_each_gets_its_own(node: dovetail.Client, wire: Wire) -> None:
     queue = await node.queue("orders")
     await queue.send_many([b"%d" % number for number in range(100)])
-    got = await asyncio.gather(*(queue.receive(max=1 + number % 3, wait_s=1) for number in range(50)))
+    got = await asyncio.gather(*(queue.receive(max=1 + number % 3, wait_s=60) for number in range(50)))
     assert wire.asked["PULL"] == 1
     assert [len(messages) for messages in got] == [1 + number % 3 for number in range(50)]
     assert [message.body for messages in got for message in messages] == [b"%d" % number for number in range(99)]
@@ -93,7 +93,7 @@ async def test_the_receives_of_many_tasks_ride_one_pull_and_each_gets_its_own(no
 
 async def test_receivers_that_wait_are_served_as_messages_come(node: dovetail.Client, wire: Wire) -> None:
     queue = await node.queue("orders")
-    receiving = [asyncio.create_task(queue.receive(wait_s=20)) for _ in range(10)]
+    receiving = [asyncio.create_task(queue.receive(wait_s=60)) for _ in range(10)]
     await until(lambda: wire.asked["PULL"] == 1)
     for number in range(10):
         await queue.send(b"%d" % number)

@@ -24,7 +24,7 @@ def url() -> Iterator[str]:
 
 
 def test_every_name_works_without_await(url: str) -> None:
-    with dovetail.blocking.connect(url, timeout_s=30) as node:
+    with dovetail.blocking.connect(url, timeout_s=60) as node:
         dead = node.queue("dead")
         queue = node.queue("orders", max_receives=1, dead_letter=dead, lease_s=30)
         assert node.ready and node.durability == "memory"
@@ -48,7 +48,7 @@ def test_every_name_works_without_await(url: str) -> None:
 
 
 def test_a_consumer_is_a_plain_loop_and_leaving_it_gives_back_the_rest(url: str) -> None:
-    with dovetail.blocking.connect(url, timeout_s=30) as node:
+    with dovetail.blocking.connect(url, timeout_s=60) as node:
         queue = node.queue("orders")
         queue.send_many([b"%d" % number for number in range(20)])
         got = []
@@ -72,7 +72,7 @@ def test_a_consumer_is_a_plain_loop_and_leaving_it_gives_back_the_rest(url: str)
 
 
 def test_process_once_is_a_plain_block(url: str) -> None:
-    with dovetail.blocking.connect(url, timeout_s=30) as node:
+    with dovetail.blocking.connect(url, timeout_s=60) as node:
         queue, bills = node.queue("orders"), node.queue("bills")
         queue.send_many([b"7", b"7"])
         ran = 0
@@ -85,7 +85,7 @@ def test_process_once_is_a_plain_block(url: str) -> None:
 
 
 def test_many_threads_share_one_connection(url: str) -> None:
-    with dovetail.blocking.connect(url, timeout_s=30) as node, ThreadPoolExecutor(8) as pool:
+    with dovetail.blocking.connect(url, timeout_s=60) as node, ThreadPoolExecutor(8) as pool:
         queue = node.queue("orders")
         sent = list(pool.map(lambda number: queue.send(b"%d" % number), range(200)))
         assert sorted(one.sequence for one in sent) == list(range(1, 201))
@@ -106,7 +106,7 @@ def test_it_leaves_no_thread_behind_and_says_why_it_could_not_connect(url: str) 
     before = threading.active_count()
     with pytest.raises(Unavailable), dovetail.blocking.connect("dovetail://127.0.0.1:1", timeout_s=0.2):
         pass
-    with dovetail.blocking.connect(url, timeout_s=30):
+    with dovetail.blocking.connect(url, timeout_s=60):
         pass
     assert threading.active_count() <= before + 1
 

@@ -29,7 +29,7 @@ async def test_what_failed_is_begun_again(either: dovetail.Queues) -> None:
     queue, bills = await either.queue("orders"), await either.queue("bills", deduplication_s=60)
     await queue.send(b"order")
     for number in range(3):
-        (message,) = await queue.receive(wait_s=1)
+        (message,) = await queue.receive(wait_s=60)
         if number < 2:
             with pytest.raises(ZeroDivisionError):
                 async with process_once(message, "7") as once:

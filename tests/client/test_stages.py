@@ -100,7 +100,7 @@ async def test_a_sink_whose_wire_is_cut_anywhere_stores_every_row_once(served: S
         return stage.name
 
     wanted: Counter[bytes] = Counter()
-    async with dovetail.connect(wire.url, timeout_s=30) as node:
+    async with dovetail.connect(wire.url, timeout_s=60) as node:
         await node.queue("orders")
         harming = asyncio.create_task(harm())
         for batch in range(4):
@@ -118,7 +118,7 @@ async def test_a_sink_whose_wire_is_cut_anywhere_stores_every_row_once(served: S
 
 async def test_a_stage_of_which_the_outcome_stays_unknown_takes_nothing_more(served: Served, wire: Wire) -> None:
     """Otherwise what is sent next would take the number of what may be there, and one of both would be missing without a word."""
-    async with dovetail.connect(wire.url, timeout_s=30) as node:
+    async with dovetail.connect(wire.url, timeout_s=60) as node:
         queue = await node.queue("orders")
         stage, other = node.stage(), node.stage()
         await stage.send(queue, b"a")
@@ -126,13 +126,13 @@ async def test_a_stage_of_which_the_outcome_stays_unknown_takes_nothing_more(ser
         wire.flowing.clear()
         with pytest.raises(Unknown):
             await stage.send(queue, b"b")
+        node._session.timeout_s = 60
         leaving = asyncio.create_task(other.send(queue, b"c"))
         await until(lambda: wire.asked["STAGE"] == 3)
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
         wire.flowing.set()
-        node._session.timeout_s = 30
         for broken in (stage, other):
             with pytest.raises(Unknown, match="begin another one"):
                 await broken.send(queue, b"d")
@@ -143,18 +143,18 @@ async def test_a_stage_of_which_the_outcome_stays_unknown_takes_nothing_more(ser
 
 
 async def test_what_never_left_is_refused_at_its_deadline(wire: Wire) -> None:
-    async with dovetail.connect(wire.url, timeout_s=30) as node:
+    async with dovetail.connect(wire.url, timeout_s=60) as node:
         queue = await node.queue("orders")
         node._session.timeout_s = 1
         wire.down = True
         wire.cut()
-        await asyncio.sleep(0.05)
+        await until(lambda: not node.ready)
         with pytest.raises(Unavailable):
             await node.stage().send(queue, b"x")
 
 
 async def test_what_may_have_been_published_is_unknown_when_no_node_comes_back(served: Served, wire: Wire) -> None:
-    async with dovetail.connect(wire.url, timeout_s=30) as node:
+    async with dovetail.connect(wire.url, timeout_s=60) as node:
         queue = await node.queue("orders")
         stage = node.stage()
         await stage.send(queue, b"x")
@@ -168,7 +168,7 @@ async def test_what_may_have_been_published_is_unknown_when_no_node_comes_back(s
         node._session.timeout_s = 1
         with pytest.raises(Unknown):
             await node.publish([stage], "job", 0)
-        node._session.timeout_s = 30
+        node._session.timeout_s = 60
         wire.cut_before = lambda asked, event: False
         wire.down = False
         await until(lambda: node.ready)
@@ -296,8 +296,8 @@ async def test_without_await_the_names_are_the_same(served: Served) -> None:
 
 async def test_an_executor_says_the_same_over_its_blocking_line(served: Served) -> None:
     def work() -> None:
-        line = Line(Target("127.0.0.1", served.port), Credentials("", "", ""), None, 10)
-        other = Line(Target("127.0.0.1", served.port), Credentials("", "", ""), None, 10)
+        line = Line(Target("127.0.0.1", served.port), Credentials("", "", ""), None, 60)
+        other = Line(Target("127.0.0.1", served.port), Credentials("", "", ""), None, 60)
         queue = line.ask(requests.Declare("orders", {})).queue
         other.ask(requests.Open("orders"))
         first, second = record([queue], [b"a", b"b"]), record([queue], [b"c"])

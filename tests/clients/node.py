@@ -12,9 +12,11 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
+from dovetail.lab.drivers.spawned import free_ports
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 READY = re.compile(r"dovetail ready http=(https?)://(\S+):(\d+) native=off\n")
-STOP_S = 20.0
+STOP_S = 60.0
 
 
 class NotStarted(AssertionError):
@@ -27,13 +29,13 @@ class NotStarted(AssertionError):
 
 
 class Node:
-    """`dovetail serve` with the flags given. The first start takes a free port, and every later one the same."""
+    """`dovetail serve` with the flags given. Every start takes the same port."""
 
     def __init__(self, folder: Path, *flags: str, address: str = "127.0.0.1", environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         self.flags = flags
         self.address = address
-        self.port = 0
+        (self.port,) = free_ports(1)
         self.scheme = "http"
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith(("DOVETAIL_", "AWS_"))}
         self._environment |= {"PYTHONPATH": str(ROOT / "src"), **(environment or {})}

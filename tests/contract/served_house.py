@@ -35,7 +35,7 @@ OPENSSL = shutil.which("openssl")
 
 SERVED = (
     Kind("served", lambda folder: f"local:{folder / 'data'}", True),
-    Kind("served tls", lambda folder: "memory:", False),
+    Kind("served tls", lambda folder: "memory:", False, "memory"),
 )
 
 

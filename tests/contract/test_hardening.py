@@ -53,7 +53,7 @@ async def test_the_lease_of_a_completed_message_does_not_hide_what_is_due_next(h
     for _ in range(22):
         await asyncio.sleep(0.01)
         house.clock.advance(0.05)
-    assert bodies(await asyncio.wait_for(waiting, 2)) == [b"later"]
+    assert bodies(await asyncio.wait_for(waiting, 60)) == [b"later"]
 
 
 async def test_a_drop_that_is_cancelled_leaves_no_name_behind(house: House) -> None:

@@ -19,6 +19,7 @@ from dovetail.limits import (
     BODY_BYTES_MAX,
     GROUP_BYTES_MAX,
     MESSAGE_BYTES_MAX,
+    QUEUE_EXTRA_CHARS_MAX,
     QUEUE_NAME_BYTES_MAX,
 )
 from tests.contract.house import House, everything, soon
@@ -111,3 +112,9 @@ async def test_a_push_names_each_queue_once(house: House) -> None:
         with pytest.raises(LimitExceeded):
             await house.node.send_to(queues, b"x")
     assert await everything(queue) == []
+
+
+async def test_a_queue_that_would_keep_too_much_beside_its_rules_is_not_made_and_leaves_no_name(house: House) -> None:
+    with pytest.raises(BadRequest):  # over the wire, no text of that length can be said at all
+        await house.node.queue("heavy", extra={"note": "x" * (QUEUE_EXTRA_CHARS_MAX + 1)})
+    assert "heavy" not in [queue.name for queue in await house.node.queues()]

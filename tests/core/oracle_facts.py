@@ -82,6 +82,8 @@ class Queue:
     waiters: list[Waiter] = field(default_factory=list)
     taps: dict[str, Tap] = field(default_factory=dict)
     noted: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    noted_until: dict[int, int] = field(default_factory=dict)
+    """Where the run ends that a sequence joined in: as long as one of a run is needed, all of it can be read."""
     """What taps may read: sequence → (address, item, time)."""
     reservations: dict[str, Reservation] = field(default_factory=dict)
     epochs: int = 0

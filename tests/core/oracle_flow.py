@@ -47,17 +47,21 @@ class Flow(Fair):
     def _push_one(self, queue: Queue, o: op.Push, address: int, items: range) -> Pushed:
         sequences: list[int] = []
         repeats: list[int] = []
+        begun = queue.next
         for item in items:
             key = o.dedups[16 * item : 16 * item + 16] if o.dedups else b""
             window = queue.rules.dedup_ms if any(key) else 0
             if window and key in queue.dedup and queue.dedup[key][1] + window > self.time:
                 repeats.append(item - items.start)
                 sequences.append(queue.dedup[key][0])
+                begun = queue.next
                 continue
             delay = DEFAULT if o.delays is None else o.delays[0] if len(o.delays) == 1 else o.delays[item]
             name = o.groups[item] if o.groups is not None else b""
             message = self._join(queue, (address, item), name, queue.rules.delay_ms if delay == DEFAULT else delay)
             sequences.append(message.sequence)
+            # Neighbours that join together are noted together, and forgotten together.
+            queue.noted_until.update(dict.fromkeys(range(begun, queue.next), queue.next))
             if window:
                 queue.dedup[key] = (message.sequence, self.time)
         return Pushed(queue.number, sequences, frozenset(repeats))
@@ -70,6 +74,7 @@ class Flow(Fair):
         self.meet_tenant(queue, message)
         if queue.taps:
             queue.noted[message.sequence] = (*place, self.time)
+        queue.noted_until[message.sequence] = queue.next
         return message
 
     def do_produceropen(self, o: op.ProducerOpen, _: int) -> Outcome:

@@ -172,7 +172,9 @@ class Settling(Flow):
         if len(queue.taps) >= TAPS_PER_QUEUE_MAX:
             return Refusal(Why.TOO_MANY_TAPS)
         # Whatever waits can be read, and whatever another tap still needs.
-        queue.noted.update({m.sequence: (*m.place, m.pushed) for m in queue.messages if m.sequence not in queue.noted})
+        late = [m for m in queue.messages if m.sequence not in queue.noted]
+        queue.noted.update({m.sequence: (*m.place, m.pushed) for m in late})
+        queue.noted_until.update({m.sequence: m.sequence + 1 for m in late})
         start = queue.next if o.start == op.LATEST else min(queue.next, max(o.start, min(queue.noted, default=queue.next)))
         queue.taps[o.name] = Tap(start)
         self._forget(queue)
@@ -180,7 +182,7 @@ class Settling(Flow):
 
     def _forget(self, queue: Queue) -> None:
         lowest = min((tap.next for tap in queue.taps.values()), default=1 << 64)
-        queue.noted = {sequence: place for sequence, place in queue.noted.items() if sequence >= lowest}
+        queue.noted = {sequence: place for sequence, place in queue.noted.items() if queue.noted_until[sequence] > lowest}
 
     def _tap(self, o: Any) -> tuple[Queue, Tap] | None:
         queue = self.queues.get(o.queue)

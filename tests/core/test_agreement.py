@@ -85,6 +85,10 @@ def test_lanes_serve_in_the_order_in_which_somebody_began_to_wait_there(seed: in
     assert len(run.entries) > 150
 
 
+def test_a_new_tap_reads_all_of_a_run_that_another_one_needs_the_end_of() -> None:
+    Generator(20347, shared=True).run(150)
+
+
 def _without_the_fence(lane: Lane, sequence: int, delivery: int) -> tuple[Chunk, int] | None:
     """The message, whoever holds it: what the core would do if it did not look at the delivery number."""
     chunk, at = lane.chunks.get(sequence >> SHIFT), sequence & MASK

@@ -48,7 +48,7 @@ def life(folder: Path, seed: int, ledger: Ledger, chance: random.Random, worker:
     if chance.random() < 0.2:
         time.sleep(chance.uniform(0.1, 0.5))
     else:
-        ready.wait(30)
+        ready.wait(60)
         time.sleep(chance.uniform(0.05, 1.2))
     alive = process.poll() is None
     process.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from pathlib import Path
@@ -26,7 +27,10 @@ def alive(pid: int) -> bool:
 
 def listening(pid: int) -> set[str]:
     """The addresses on which a process listens, as the kernel tells them. An IPv4 address in the form of IPv6 is that address."""
-    inodes = {os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir() if os.path.islink(one)}
+    inodes = set()
+    for one in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # It was closed meanwhile.
+            inodes.add(os.readlink(one))
     found = set()
     for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
         for row in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:

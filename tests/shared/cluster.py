@@ -8,15 +8,18 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import dovetail
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, Unavailable
+from dovetail.lab.drivers.spawned import free_ports
 from dovetail.service.handles import Queues
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+PATIENCE_S = 300.0
+"""With three servers, three nodes and a load on two cores that others use, too."""
 READY = re.compile(r"dovetail ready http=(\S+) native=(\S+)\n")
 
 
@@ -26,7 +29,7 @@ class Process:
     def __init__(self, store: str, folder: Path, name: str) -> None:
         self._store = store
         self._words = folder / f"{name}.err"
-        self._ports = "127.0.0.1:0", "127.0.0.1:0"
+        self._ports = [f"127.0.0.1:{port}" for port in free_ports(2)]
         self.http = self.native = ""
         self._process: subprocess.Popen[str] | None = None
 
@@ -42,7 +45,6 @@ class Process:
         match = READY.fullmatch(line)
         assert match is not None, self.words
         self.http, self.native = match[1], match[2]
-        self._ports = self.http.rpartition("/")[2], self.native.rpartition("/")[2]
         return self
 
     @property
@@ -61,7 +63,7 @@ class Process:
         if process is None:
             return 0
         (process.kill if kill else process.terminate)()
-        code = process.wait(30)
+        code = process.wait(PATIENCE_S)
         assert process.stdout is not None
         process.stdout.close()
         return code
@@ -80,8 +82,12 @@ class Load:
         self.back: list[bytes] = []
         """Messages that were handed out although their completion had been acknowledged before."""
         self._going = True
+        self.running: asyncio.Future[None]
 
-    async def run(self, clients: Sequence[Queues]) -> None:
+    def start(self, clients: Sequence[Queues]) -> None:
+        self.running = asyncio.ensure_future(self._run(clients))
+
+    async def _run(self, clients: Sequence[Queues]) -> None:
         tasks = []
         for client in clients:
             queue = await client.queue("orders", lease_s=3)
@@ -90,6 +96,12 @@ class Load:
 
     def stop(self) -> None:
         self._going = False
+
+    async def finish(self) -> None:
+        """What was under way has its answer, or its error, when this returns."""
+        self.stop()
+        async with asyncio.timeout(PATIENCE_S):
+            await self.running
 
     async def _send(self, queue: dovetail.Queue) -> None:
         while self._going:
@@ -120,20 +132,24 @@ class Load:
     async def progress(self, sends: int, completes: int) -> None:
         """Until that much more was acknowledged: a fault in a life in which little happens proves little."""
         sends, completes = len(self.acked) + sends, len(self.completed) + completes
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while len(self.acked) < sends or len(self.completed) < completes:
                 await asyncio.sleep(0.01)
 
     async def judge(self, client: Queues) -> None:
         """Drain the queue, and hold what comes against the ledger."""
         queue = await client.queue("orders")
-        found: Counter[bytes] = Counter()
-        async with asyncio.timeout(60):
+        found: defaultdict[bytes, set[str]] = defaultdict(set)
+        async with asyncio.timeout(PATIENCE_S):
             while True:
-                for message in await queue.receive(max=1000, wait_s=1):
-                    found[message.body] += 1
-                    assert await message.complete()
-                counts = await queue.counts()
+                try:
+                    for message in await queue.receive(max=1000, wait_s=1):
+                        found[message.body].add(message.id)
+                        assert await message.complete()
+                    counts = await queue.counts()
+                except Unavailable:  # What came of it is unknown; a message that is still there comes again.
+                    await asyncio.sleep(0.1)
+                    continue
                 if not (counts.visible or counts.leased or counts.delayed):
                     break
         lost = self.acked - self.completing - found.keys()
@@ -141,7 +157,7 @@ class Load:
         assert not (back := self.completed & found.keys()), f"completed and back: {sorted(back)[:10]}"
         assert not self.back, f"completed and handed out again: {self.back[:10]}"
         assert not (unasked := found.keys() - self.asked), f"nobody sent: {sorted(unasked)[:10]}"
-        doubled = [body for body, count in found.items() if count > 1]
+        doubled = [body for body, ids in found.items() if len(ids) > 1]
         assert not doubled, f"stored twice: {doubled[:10]}"
 
 
@@ -153,9 +169,8 @@ async def loaded(processes: list[Process]):  # type: ignore[no-untyped-def]  # a
     load = Load()
     async with contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(dovetail.connect(url, timeout_s=30)) for url in urls]
-        running = asyncio.ensure_future(load.run(clients))
+        load.start(clients)
         try:
             yield load, clients
         finally:
-            load.stop()
-            await asyncio.wait_for(running, 60)
+            await load.finish()

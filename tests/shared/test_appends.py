@@ -168,11 +168,11 @@ async def test_the_ledger_of_a_load_finds_what_it_must(harm: str, words: str, im
         for node in made.nodes:
             await node.queue("orders", lease_s=3)
         load = Load()
-        running = asyncio.ensure_future(load.run(made.nodes))
+        load.start(made.nodes)
         await load.progress(100, 50)
         load.stop()
         made.clock.advance(1)
-        await running
+        await load.finish()
         queue = await made.nodes[0].queue("orders")
         body = b"never taken"
         load.asked.add(body)

@@ -15,7 +15,7 @@ import dovetail
 from dovetail.lab.engines import nats
 from dovetail.lab.engines.nats import NatsServers
 from tests.lab.peers import needed
-from tests.shared.cluster import Process, loaded
+from tests.shared.cluster import PATIENCE_S, Process, loaded
 
 pytestmark = pytest.mark.slow
 
@@ -83,8 +83,7 @@ async def test_nodes_die_and_join_under_load_and_nothing_is_lost_or_doubled(hous
             await load.progress(100, 50)
             await asyncio.to_thread(house.nodes[victim].start)
         await load.progress(100, 50)
-        load.stop()
-        await asyncio.sleep(1.5)
+        await load.finish()
         await load.judge(clients[0])
 
 
@@ -104,8 +103,7 @@ async def test_the_server_that_leads_the_log_is_killed_and_nothing_is_lost_or_do
         await load.progress(100, 50)
         await asyncio.to_thread(house.servers.restart, leader)
         await load.progress(100, 50)
-        load.stop()
-        await asyncio.sleep(1.5)
+        await load.finish()
         await load.judge(clients[1])
 
 
@@ -114,14 +112,13 @@ async def test_a_server_that_stands_still_is_named_and_nothing_is_lost_when_it_g
     async with loaded(house.nodes) as (load, clients):
         await load.progress(100, 50)
         house.servers.pause(0)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while not await asyncio.to_thread(_refuses, house.nodes[0]):
                 await asyncio.sleep(0.1)
         assert "cut off" in house.nodes[0].words
         house.servers.resume(0)
         await load.progress(100, 50)
-        load.stop()
-        await asyncio.sleep(1.5)
+        await load.finish()
         await load.judge(clients[0])
 
 

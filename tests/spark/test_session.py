@@ -160,14 +160,16 @@ def test_a_node_that_is_killed_under_a_stream_is_waited_for(spark: Any, local_no
     )
     query = writer.start()
     try:
+        deadline = time.monotonic() + 300
+        while query.isActive and time.monotonic() < deadline and not query.recentProgress:
+            time.sleep(0.1)
         pushed = 3000
         for _ in range(2):
-            time.sleep(1)
             local_node.kill()
             local_node.start()
             local_node.push(queue, bodies(pushed, pushed + 1000))
             pushed += 1000
-        deadline = time.monotonic() + 180
+            time.sleep(1)
         while query.isActive and time.monotonic() < deadline and local_node.tap(queue, "t").next <= pushed:
             time.sleep(0.2)
         assert query.isActive, query.exception()

@@ -9,7 +9,15 @@ from typing import Any
 
 from dovetail.core.operation import Attributes
 from dovetail.errors import BadRequest, LimitExceeded, NoSuchQueue, QueueExists
-from dovetail.limits import DELAY_MS_MAX, IN_FLIGHT_MAX, LEASE_MS_MAX, NAMESPACE_BYTES_MAX, QUEUE_NAME_BYTES_MAX, RECEIVES_COUNTED_MAX
+from dovetail.limits import (
+    DELAY_MS_MAX,
+    IN_FLIGHT_MAX,
+    LEASE_MS_MAX,
+    NAMESPACE_BYTES_MAX,
+    QUEUE_EXTRA_CHARS_MAX,
+    QUEUE_NAME_BYTES_MAX,
+    RECEIVES_COUNTED_MAX,
+)
 from dovetail.stores.store import Lane, Store
 
 _MOST = {
@@ -93,6 +101,10 @@ class Catalog:
             raise BadRequest(f"groups is True or False, not {attributes.grouped!r}")
         if not all(type(part) is str and part.isprintable() for pair in attributes.extra.items() for part in pair):
             raise BadRequest("what is kept with a queue is printable text by printable text")
+        extra = sum(len(part) for pair in attributes.extra.items() for part in pair)
+        if extra > QUEUE_EXTRA_CHARS_MAX:
+            # Said here: a name would be in the catalog already when the log finds that the lane's record is too large for it.
+            raise LimitExceeded(f"{extra} characters to be kept with a queue; at most {QUEUE_EXTRA_CHARS_MAX} are allowed")
         if attributes.dead_letter and attributes.dead_letter != known_dead_letter:
             target = self._store.lane(attributes.dead_letter)
             if target is None:

@@ -16,7 +16,7 @@ from dovetail.service.verbs import Held, Receipts
 from dovetail.stores.store import Counts, Delivery, Lane, Number, Outgoing, ReservationFacts, StageFacts, Stored, TapFacts, Tapped, Waiting
 
 NAMESPACE = "default"
-_NO_ARROW = "Arrow is what a server answers with: it spares its clients the objects. In the same process there is `read`."
+_NO_ARROW = "Arrow is what a server answers with: it spares its clients the objects. In the same process there is %s."
 PAUSE_S = 0.05
 """Between two receives that got nothing. They wait for an hour each, except in a node that is about to stop."""
 
@@ -147,7 +147,7 @@ class Embedded:
         return found, next((tap.next for tap in place.taps() if tap.name == name), 0) if from_sequence is None else from_sequence
 
     async def tap_read_arrow(self, place: Lane, name: str, most: int, from_sequence: int | None) -> tuple[bytes, int]:
-        raise BadRequest(_NO_ARROW)
+        raise BadRequest(_NO_ARROW % "Tap.read")
 
     async def tap_advance(self, place: Lane, name: str, sequence: int) -> int:
         return await place.tap_advance(name, sequence)
@@ -189,7 +189,7 @@ class Embedded:
         return [one for run in place.reserved(name, batch, start, most) for one in place.deliveries_of(run)]
 
     async def reserved_arrow(self, place: Lane, name: str, batch: int, start: int, most: int) -> tuple[bytes, int]:
-        raise BadRequest(_NO_ARROW)
+        raise BadRequest(_NO_ARROW % "Reservation.read")
 
     async def reserve_settle(self, place: Lane, name: str, epoch: int, batch: int) -> int:
         return await self._broker.reserve_settle(place, name, epoch, batch)
@@ -216,7 +216,7 @@ class Embedded:
         return happened(read), read.next, read.end
 
     async def facts_read_arrow(self, namespace: str, name: str, most: int, from_number: int | None) -> tuple[bytes, int]:
-        raise BadRequest(_NO_ARROW)
+        raise BadRequest(_NO_ARROW % "Facts.read")
 
     async def facts_advance(self, namespace: str, name: str, number: int) -> int:
         return await self._store.facts_advance(namespace, name, number)

@@ -155,6 +155,11 @@ class StoreFacts:
         except (struct_error, KeyError) as error:
             raise CodecError(f"{blob}: {error!r}") from None
 
+    def pages_from(self, start: int) -> Iterator[Page]:
+        """Whole pages that hold facts from `start` on, in memory or read from beside the log."""
+        for piece in self._pieces(start):
+            yield piece.page or Page.load(self.log.blobs.get(piece.blob)[piece.at :])
+
     def _page_at(self, blob: str, at: int) -> Page:
         key = blob, at
         known = self._pages.pop(key, None)

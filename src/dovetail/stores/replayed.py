@@ -15,7 +15,7 @@ from heapq import merge
 from typing import NamedTuple
 
 from dovetail.clock import Clock
-from dovetail.core import codec, receipts
+from dovetail.core import codec, moved, receipts
 from dovetail.core import operation as op
 from dovetail.core.lane import Lane as CoreLane
 from dovetail.core.operation import Attributes, Done, Head, Opened, Operation, Outcome, Refusal, Why
@@ -123,7 +123,7 @@ class Replayed(StoreColumns, StoreStages, StoreFacts):
             state = State()
         start, entries, operations, cost = state.position, 0, 0, 0
         for entry in self.log.read(max(start, self.log.first)):
-            decoded = self._decoded(entry)
+            decoded = self._decoded(entry, state.key)
             self._apply(state, entry, *decoded)
             entries += 1
             operations += len(decoded[1])
@@ -133,10 +133,13 @@ class Replayed(StoreColumns, StoreStages, StoreFacts):
         return state, Replay(start, entries, operations, seconds), cost
 
     @staticmethod
-    def _decoded(entry: Entry) -> tuple[Head, list[Operation]]:
+    def _decoded(entry: Entry, key: bytes) -> tuple[Head, list[Operation]]:
         try:
-            head, *operations = entry.records
-            return codec.decode_head(head), [codec.decode(record) for record in operations]
+            first, *operations = entry.records
+            head = codec.decode_head(first)
+            if moved.passed(head, entry.records, key):
+                return head, []
+            return head, [codec.decode(record) for record in operations]
         except CodecError as error:
             raise Damaged(f"the entry at position {entry.position} cannot be read: {error}") from None
 

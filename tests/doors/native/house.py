@@ -10,10 +10,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dovetail.clock import ManualClock
 from dovetail.doors.native.bounds import Bounds
 from dovetail.doors.native.door import Door
 from dovetail.doors.native.server import Server
@@ -66,12 +69,29 @@ class Process:
         return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]  # Linux has the line
 
 
-class Inside:
-    """A node with its native door, on a loop in a thread. `call` does something there; `advance` moves its clock."""
+class Watchful(Bounds):
+    """Patient like the real bounds, and looks many times a second at who has worn its patience out: no client is cut off here because the
+    machine is slow."""
 
-    def __init__(self, *, bounds: Bounds | None = None, settings: Settings | None = None, accounts: Accounts | None = None) -> None:
+    @property
+    def sweep_s(self) -> float:
+        return 0.05
+
+
+class Inside:
+    """A node with its native door, on a loop in a thread. `call` does something there; `advance` moves its clock, which stands `still`
+    otherwise if it is told to."""
+
+    def __init__(
+        self,
+        *,
+        bounds: Bounds | None = None,
+        settings: Settings | None = None,
+        accounts: Accounts | None = None,
+        still: bool = False,
+    ) -> None:
         self.loop = asyncio.new_event_loop()
-        self.clock = MovableClock()
+        self.clock = MovableClock(ManualClock()) if still else MovableClock()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
         self._settings = settings or Settings()
@@ -109,6 +129,43 @@ class Inside:
     def stranger(self, **given: Any) -> Stranger:
         return Stranger(self.port, **given)
 
+    @property
+    def met(self) -> int:
+        """Connections that the node has met, those that have ended since included."""
+        return int(self.call(lambda: self.server._admitted.value))
+
+    def alone(self, met: int = 0) -> None:
+        """Until the node has met so many connections, and no more than one is left. Whoever says something and leaves may be gone before
+        the node has so much as accepted the connection."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.met < met:
+            assert time.monotonic() < deadline, "the connection does not come"
+            time.sleep(0.001)
+        self.gone(1)
+
+    def gone(self, left: int = 0) -> None:
+        """Until no more connections are left."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.call(lambda: self.server.connections) > left:
+            assert time.monotonic() < deadline, "the connections do not end"
+            time.sleep(0.001)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The node does nothing meanwhile: what is sent to it lies in the kernel, and is there as a whole when it looks."""
+        stopped, go_on = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            stopped.set()
+            go_on.wait(PATIENCE_S)
+
+        self.loop.call_soon_threadsafe(hold)
+        assert stopped.wait(PATIENCE_S)
+        try:
+            yield
+        finally:
+            go_on.set()
+
     def narrow(self) -> Stranger:
         """One whose socket takes next to nothing that is not read, on whatever machine."""
         raw = socket.socket()
@@ -123,5 +180,5 @@ class Inside:
 
         self.do(work())
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self.loop.close()

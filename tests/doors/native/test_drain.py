@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import struct
-import threading
-import time
 
 import pytest
 
+from dovetail.doors.native.bounds import Bounds
 from tests.doors.native.house import Inside, Process
-from tests.doors.native.stranger import Stranger, record
+from tests.doors.native.stranger import PATIENCE_S, Stranger, record
 
 pytestmark = pytest.mark.slow
 
@@ -49,29 +49,29 @@ def test_idle_connections_do_not_hold_a_stop_up() -> None:
         one.close()
 
 
-def test_everything_up_to_the_last_request_that_was_read_is_answered(inside: Inside) -> None:
+@pytest.mark.parametrize("turns", [0, 2, 5, 12, 40])
+def test_everything_up_to_the_last_request_that_was_read_is_answered(turns: int) -> None:
+    """A few requests are taken at a time, and the node is stopped after so many turns of its loop."""
+    inside = Inside(bounds=Bounds(in_flight_max=16))
     strangers = [inside.stranger() for _ in range(5)]
     queue = strangers[0].declare("q")
     for one in strangers[1:]:
         one.open("q")
-    stopping = threading.Event()
+    first = [one.number + 1 for one in strangers]
 
-    def pushing(stranger: Stranger) -> None:
-        try:
-            while not stopping.is_set():
-                stranger.send("PUSH", record([queue], [b"x"]))
-        except OSError:
-            return
+    async def stop() -> bool:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return await inside.server.drain(50)
 
-    threads = [threading.Thread(target=pushing, args=(one,)) for one in strangers]
-    for thread in threads:
-        thread.start()
-    time.sleep(0.1)
     # What was sent and is not read yet lies in the kernel. (Who goes on sending and reads nothing is reset in the end, and rightly.)
-    stopping.set()
-    assert inside.do(inside.server.drain(5))
+    with inside.held():
+        for one in strangers:
+            one.send_at_once("PUSH", [record([queue], [b"x"])] * 300)
+        stopping = asyncio.run_coroutine_threadsafe(stop(), inside.loop)
+    assert stopping.result(PATIENCE_S)
     acknowledged = 0
-    for one in strangers:
+    for one, begin in zip(strangers, first, strict=True):
         answered, last = set(), 0
         try:
             while True:
@@ -82,9 +82,9 @@ def test_everything_up_to_the_last_request_that_was_read_is_answered(inside: Ins
                     answered.add(answer.number)
         except ConnectionError:
             pass
-        assert last and answered == set(range(min(answered), last + 1))
+        assert last and answered == set(range(begin, last + 1))
         acknowledged += len(answered)
-    for thread in threads:
-        thread.join(10)
+        one.close()
     lane = inside.node.store.lane(queue)
     assert lane is not None and inside.call(lane.counts).pushed == acknowledged
+    inside.close()

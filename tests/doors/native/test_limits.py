@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -25,7 +24,7 @@ def refused(code: str, act: Callable[[], object]) -> Refused:
 @pytest.fixture
 def tight() -> Iterator[Inside]:
     """A node whose bounds can be met."""
-    made = Inside(bounds=Bounds(connections_max=3, in_flight_max=4, waits_max=3, queues_max=3, idle_s=0.4, write_s=0.4, linger_s=0.2))
+    made = Inside(bounds=Bounds(connections_max=3, in_flight_max=4, waits_max=3, queues_max=3, linger_s=0.2))
     yield made
     made.close()
 
@@ -207,7 +206,7 @@ def test_a_request_is_as_large_as_the_node_said(stranger: Stranger, another: Cal
 def test_an_auth_is_small(served: object) -> None:
     port = served.port  # type: ignore[attr-defined]  # a Process
     for size, code in ((1024, None), (1025, "PROTOCOL")):
-        with socket.create_connection(("127.0.0.1", port), 5) as raw:
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as raw:
             raw.sendall(
                 struct.pack("<8sHHI", b"DOVETAIL", 1, 1, 0) + struct.pack("<IBBHQ", size, 1, 0, 0, 1) + bytes(64) + b"k" * (size - 64)
             )
@@ -225,9 +224,7 @@ def test_there_are_as_many_connections_as_may_be(tight: Inside) -> None:
             data += piece
     assert data[4] == 130 and Stranger.error(data[16:]).code == "LIMIT_EXCEEDED"
     strangers[0].close()
-    deadline = time.monotonic() + PATIENCE_S
-    while tight.call(lambda: tight.server.connections) > 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    tight.gone(2)
     tight.stranger().ask("PING")
 
 
@@ -290,17 +287,16 @@ def test_a_connection_from_which_nothing_comes_is_closed_and_a_ping_keeps_it(ins
     assert consume
 
 
-def test_a_client_that_leaves_its_answers_unread_is_cut_off(tight: Inside) -> None:
-    filler, slow = tight.stranger(), tight.stranger()
-    queue = filler.declare("q")
-    slow.open("q")
-    for _ in range(20):
-        filler.push(record([queue], [b"x" * 500_000]))
+def test_a_client_that_leaves_its_answers_unread_is_cut_off() -> None:
+    impatient = Inside(bounds=Bounds(write_s=0.4))
+    try:
+        filler, slow = impatient.stranger(), impatient.narrow()
+        queue = filler.declare("q")
+        slow.open("q")
+        for _ in range(20):
+            filler.push(record([queue], [b"x" * 500_000]))
+        slow.send_at_once("PEEK", [struct.pack("<QQII", queue, 0, 100, 0)] * 20)
+        impatient.gone(1)
         filler.ask("PING")
-    for _ in range(20):
-        slow.send("PEEK", struct.pack("<QQII", queue, 0, 100, 0))
-    deadline = time.monotonic() + PATIENCE_S
-    while tight.call(lambda: tight.server.connections) > 1 and time.monotonic() < deadline:
-        time.sleep(0.05)
-        filler.ask("PING")
-    assert tight.call(lambda: tight.server.connections) == 1
+    finally:
+        impatient.close()

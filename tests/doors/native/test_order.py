@@ -76,7 +76,7 @@ def test_what_changes_a_queue_takes_effect_in_its_place(stranger: Stranger, queu
 
 
 def test_a_pull_that_waits_holds_nobody_up(stranger: Stranger, queue: int) -> None:
-    waits = stranger.send("PULL", stranger.pull_bytes(queue, 5, wait_ms=10_000))
+    waits = stranger.send("PULL", stranger.pull_bytes(queue, 5, wait_ms=60_000))
     counts = stranger.send("COUNTS", struct.pack("<Q", queue))
     assert stranger.take().number == counts
     push = stranger.send("PUSH", record([queue], [b"x"]))
@@ -111,7 +111,7 @@ def test_both_answers_of_complete_and_pull_stand_in_their_place(stranger: Strang
     counts = stranger.send("COUNTS", struct.pack("<Q", queue))
     assert [(one.kind, one.number) for one in taken(stranger, 3)] == [("SETTLED", number), ("DELIVERIES", number), ("COUNTED", counts)]
     # Where the pull has to wait, the settling is told at once.
-    number = stranger.send("COMPLETE_PULL", stranger.pull_bytes(queue, wait_ms=10_000) + items(first))
+    number = stranger.send("COMPLETE_PULL", stranger.pull_bytes(queue, wait_ms=60_000) + items(first))
     assert stranger.take().payload == b"\0"
     stranger.push(record([queue], [b"c"]))
     assert [one.body for one in stranger.deliveries(stranger.answer(number))] == [b"c"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -329,7 +328,5 @@ def test_whoever_leaves_takes_no_room_with_it(inside: Inside) -> None:
         leaver.send("STAGE", struct.pack("<16sII", name_of("leave", index), 1, 0) + record([queue], [bytes(3000)]))
         leaver.close()
         assert bystander.stage(name_of("stay", index), record([queue], [bytes(3000)]), 1) == 1
-    deadline = time.monotonic() + 30
-    while inside.call(lambda: inside.server.connections) > 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    inside.gone(2)
     assert inside.call(lambda: (inside.server.connections, watched.bytes)) == (2, 0)

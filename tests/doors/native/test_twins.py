@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 
 import pytest
 
 from dovetail.doors.native import consuming, pulling, slots
 from dovetail.stores import columns, records
 from tests.doors.native.house import Inside
-from tests.doors.native.stranger import PATIENCE_S, Stranger, record
+from tests.doors.native.stranger import Stranger, record
+from tests.doors.native.test_cuts import taken_before_the_first_is_answered
 
 
 def test_without_seals_anybody_completes_what_others_have(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,15 +30,10 @@ def test_without_giving_back_what_was_not_written_is_hidden_for_a_lease(inside: 
     slow.open("q")
     for _ in range(20):
         witness.push(record([queue], [b"x" * 60_000] * 20))
-    slow.send_at_once("PULL", [slow.pull_bytes(queue, 20)] * 20)
-    deadline = time.monotonic() + PATIENCE_S
-    while (leased := witness.counts(queue)["leased"]) < 400 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert leased == 400
+    taken_before_the_first_is_answered(inside, slow, witness, queue)
     slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     slow.close()
-    while inside.call(lambda: inside.server.connections) > 1 and time.monotonic() < deadline:
-        time.sleep(0.001)
+    inside.alone()
     assert witness.counts(queue)["leased"] == 400
 
 

@@ -36,7 +36,7 @@ def server() -> Iterator[str]:
     assert match is not None, line
     yield match[1]
     process.terminate()
-    process.wait(10)
+    process.wait(60)
     process.stdout.close()
 
 

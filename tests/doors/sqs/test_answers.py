@@ -7,6 +7,8 @@ from collections.abc import Callable
 from hashlib import md5
 from typing import Any
 
+import pytest
+
 from tests.doors.sqs.callers import HANDLE, MILLISECONDS, SEQUENCE, UUID, Caller, Like
 from tests.doors.sqs.voices import Voice
 
@@ -268,3 +270,57 @@ def test_dead_letters_are_listed_moved_and_their_tasks_shown(voice: Voice, sqs: 
     (ended,) = (voice("ListMessageMoveTasks", SourceArn=arns[dead]) or {})["Results"]
     del task["TaskHandle"]
     assert ended == task | {"Status": "CANCELLED"} | cancelled
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/json, text/plain, */*", "Application/JSON;charset=utf-8"])
+def test_json_over_the_query_protocol_is_the_older_form_to_the_byte(caller: Caller, queue: str, accept: str) -> None:
+    """As programs without an SDK read it: every member there, null for nothing, maps as lists, `messages` and `queueUrls` small."""
+
+    def ask(action: str, **members: Any) -> Any:
+        answer = caller.get(action, {"QueueUrl": queue} | members, headers={"Accept": accept})
+        assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+        (told,) = answer.json.values()
+        assert answer.json.keys() == {f"{action}Response"}
+        assert told.pop("ResponseMetadata") == {"RequestId": answer.headers["x-amzn-requestid"]}
+        return told
+
+    attribute = {"city": {"DataType": "String", "StringValue": "Rome"}}
+    assert ask("SendMessage", MessageBody="hello", MessageAttributes=attribute) == {
+        "SendMessageResult": {
+            "MD5OfMessageBody": HELLO,
+            "MessageId": UUID,
+            "MD5OfMessageAttributes": md5_of(attribute),
+            "MD5OfMessageSystemAttributes": None,
+            "SequenceNumber": None,
+        }
+    }
+    got = ask("ReceiveMessage", MessageAttributeNames=["All"], AttributeNames=["ApproximateReceiveCount"])
+    value = {"DataType": "String", "StringValue": "Rome", "BinaryValue": None, "StringListValues": None, "BinaryListValues": None}
+    assert got == {
+        "ReceiveMessageResult": {
+            "messages": [
+                {
+                    "MessageId": UUID,
+                    "ReceiptHandle": HANDLE,
+                    "MD5OfBody": HELLO,
+                    "Body": "hello",
+                    "Attributes": [{"Name": "ApproximateReceiveCount", "Value": "1"}],
+                    "MD5OfMessageAttributes": md5_of(attribute),
+                    "MessageAttributes": [{"Name": "city", "Value": value}],
+                }
+            ]
+        }
+    }
+    assert ask("ReceiveMessage") == {"ReceiveMessageResult": {"messages": None}}
+    handle = got["ReceiveMessageResult"]["messages"][0]["ReceiptHandle"]
+    assert ask("DeleteMessage", ReceiptHandle=handle) == {}
+    assert ask("ListQueues", QueueNamePrefix=queue.rpartition("/")[2]) == {"ListQueuesResult": {"queueUrls": [queue], "NextToken": None}}
+    assert ask("ListQueues", QueueNamePrefix="nobody") == {"ListQueuesResult": {"queueUrls": None, "NextToken": None}}
+    shown = ask("GetQueueAttributes", AttributeNames=["DelaySeconds"])
+    assert shown == {"GetQueueAttributesResult": {"Attributes": [{"Name": "DelaySeconds", "Value": "0"}]}}
+
+
+def test_who_would_rather_have_xml_gets_xml(caller: Caller, queue: str) -> None:
+    for accept in ("*/*", "text/xml, application/json", "application/jsonp", "application/x-amz-json-1.0"):
+        answer = caller.get("ListQueueTags", {"QueueUrl": queue}, headers={"Accept": accept})
+        assert (answer.status, answer.headers["content-type"]) == (200, "text/xml"), accept

@@ -183,7 +183,9 @@ def test_types_that_pass_with_their_labels(kind: str) -> None:
     assert (made["a"].type, made["a"].value, size) == (kind, b"1", len(kind) + 2)
 
 
-@pytest.mark.parametrize("kind", ["", "string", "Text", "String.", "Stringy", "Number/int", ".String", "String." + "x" * 250])
+@pytest.mark.parametrize(
+    "kind", ["", "string", "Text", "String.", "Stringy", "Number/int", ".String", "String." + "x" * 250, "String.\x01", "Binary.\ufffe"]
+)
 def test_types_that_do_not(kind: str) -> None:
     assert attributes_refused({"a": shapes.Value(kind, "1", b"1")}) == (
         "The type of message (user) attribute 'a' is invalid. "
@@ -422,6 +424,18 @@ def test_the_largest_policy_passes_and_one_byte_more_does_not(call: Callable[...
     assert told == ("InvalidAttributeValue", "Invalid value for the parameter Policy. Reason: it is longer than 8192 bytes.")
     call("SetQueueAttributes", QueueUrl=queue, Attributes={"Policy": ""})
     assert call("GetQueueAttributes", QueueUrl=queue, AttributeNames=["Policy"]) == {}
+
+
+@pytest.mark.parametrize("name", ["KmsMasterKeyId", "RedriveAllowPolicy"])
+def test_the_other_texts_of_a_queue_are_bounded_too(call: Callable[..., Any], queue: str, fresh: Callable[[], str], name: str) -> None:
+    most = {"KmsMasterKeyId": "k" * 8192, "RedriveAllowPolicy": '{"redrivePermission": "denyAll"}'.ljust(8192)}[name]
+    call("SetQueueAttributes", QueueUrl=queue, Attributes={name: most})
+    assert call("GetQueueAttributes", QueueUrl=queue, AttributeNames=[name]) == {"Attributes": {name: most}}
+    expected = ("InvalidAttributeValue", f"Invalid value for the parameter {name}. Reason: it is longer than 8192 characters.")
+    assert refusal(call, "SetQueueAttributes", QueueUrl=queue, Attributes={name: most + " "}) == expected
+    unmade = fresh()
+    assert refusal(call, "CreateQueue", QueueName=unmade, Attributes={name: most * 100}) == expected
+    assert call("ListQueues", QueueNamePrefix=unmade) == {}
 
 
 def pages(call: Callable[..., Any], action: str, key: str, most: int, **members: Any) -> Iterator[list[str]]:

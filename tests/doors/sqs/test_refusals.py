@@ -444,7 +444,9 @@ def test_a_target_that_is_no_action_is_refused(caller: Caller, method: str, targ
     assert (caught.value.code, caught.value.name, caught.value.status) == ("InvalidAction", "UnknownOperationException", 400)
 
 
-@pytest.mark.parametrize("url", ["http://h/queue", "http://h/queue/name", "/12345678901/name", "http://h/00000000000x/name", "//"])
+@pytest.mark.parametrize(
+    "url", ["http://h/queue", "http://h/queue/name", "/12345678901/name", "http://h/00000000000x/name", f"/{'²' * 12}/name", "//"]
+)
 def test_an_address_that_is_no_queue_is_refused(caller: Caller, url: str) -> None:
     with pytest.raises(Refused) as caught:
         json_result(caller.json("PurgeQueue", {"QueueUrl": url}))

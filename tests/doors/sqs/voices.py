@@ -58,6 +58,18 @@ def xml_result(action: str, answer: Answer) -> Result:
     raise Refused(code, message, answer.status)
 
 
+def _as_aws_json(action: str, told: Any) -> Any:
+    """What the older JSON says, in the words of the newer: no nulls, maps for lists of name and value, two names with a capital."""
+    if isinstance(told, list):
+        if told and all(isinstance(one, dict) and one.keys() in ({"Name", "Value"}, {"Key", "Value"}) for one in told):
+            return {one.get("Name", one.get("Key")): _as_aws_json(action, one["Value"]) for one in told}
+        return [_as_aws_json(action, one) for one in told]
+    if not isinstance(told, dict):
+        return told
+    renamed = {"messages": "Messages"} | ({"queueUrls": "QueueUrls"} if action == "ListQueues" else {})
+    return {renamed.get(name, name): _as_aws_json(action, one) for name, one in told.items() if one is not None}
+
+
 def accepted_result(action: str, answer: Answer) -> Result:
     """JSON over the query protocol, for callers that accept nothing else."""
     _checked(answer, ACCEPTED_TYPE)
@@ -68,7 +80,7 @@ def accepted_result(action: str, answer: Answer) -> Result:
         assert told.keys() == {f"{action}Response"}
         assert response.pop("ResponseMetadata") == {"RequestId": request_id}
         assert response.keys() <= {f"{action}Result"}
-        result: Result = response.get(f"{action}Result")
+        result: Result = _as_aws_json(action, response.get(f"{action}Result"))
         return result
     error = told["Error"]
     assert told == {

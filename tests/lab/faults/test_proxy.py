@@ -39,7 +39,7 @@ async def said(wire: Proxy, data: bytes) -> bytes:
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", wire.port)
         writer.write(data)
-        while len(got) < len(data) and (more := await asyncio.wait_for(reader.read(1 << 16), 10)):
+        while len(got) < len(data) and (more := await asyncio.wait_for(reader.read(1 << 16), 60)):
             got += more
         writer.close()
     except ConnectionError:

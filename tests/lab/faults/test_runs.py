@@ -33,12 +33,6 @@ def test_every_promise_holds_while_nodes_die_and_sleep_and_wires_break(tmp_path:
     assert report.held, report.text()
 
 
-@pytest.mark.slow
-def test_dead_letters_move_from_log_to_log_while_nodes_die(tmp_path: Path) -> None:
-    report = broken(PLANS["moves"], tmp_path, "nats", 10)
-    assert report.held, report.text()
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize(("store", "name"), SOAKED)
 def test_every_plan_for_a_minute(tmp_path: Path, name: str, store: str) -> None:

@@ -110,7 +110,7 @@ class Call:
         known = self.door.places.get(url)
         if known is None:
             parts = url.rstrip("/").rsplit("/", 2)
-            if len(parts) < 3 or len(parts[1]) != 12 or not parts[1].isdigit():
+            if len(parts) < 3 or len(parts[1]) != 12 or not parts[1].isascii() or not parts[1].isdigit():
                 raise SqsError(errors.ADDRESS, f"The address {url[:200]} is not valid for this endpoint.")
             known = parts[1], parts[2]
             if len(url) <= PLACE_CHARS_MAX:

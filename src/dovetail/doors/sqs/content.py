@@ -108,7 +108,8 @@ def _check_name(name: str) -> None:
 
 def _attribute(name: str, value: Value) -> Attribute:
     match = _TYPE.fullmatch(value.data_type)
-    if match is None or len(value.data_type) > NAME_CHARS_MAX:
+    # A label of characters that XML cannot have would come back changed, and its checksum with it.
+    if match is None or len(value.data_type) > NAME_CHARS_MAX or _REFUSED.search(value.data_type):
         raise SqsError(
             errors.PARAMETER_VALUE,
             f"The type of message (user) attribute '{name}' is invalid. "

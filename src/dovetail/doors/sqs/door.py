@@ -45,6 +45,8 @@ QUEUES_NAMED = 2
 """By one request: its own queue, and one for dead letters."""
 KEY_BYTES_MAX = 512
 """Of a header that is remembered: callers choose its value, and one that is longer than any honest one is read anew each time."""
+NO_PAGE = b"none"
+"""What a browser says of a request that no page has asked for. Other programs say nothing."""
 NO_QUOTA = Quota()
 
 T = TypeVar("T")
@@ -238,7 +240,7 @@ class Door:
         action: Action | None = None
         call: Call | None = None
         o: Shape | None = None
-        as_json = request.headers.get(b"accept") == b"application/json"
+        as_json = querywire.wants_json(request.headers.get(b"accept"))
         try:
             action, fields = self._form(request)
             call = self._call(request, action, request_id)
@@ -335,6 +337,10 @@ class Door:
                     self._signers.clear()
                 caller = self._signers[signed] = Caller(signed.account, signed.region, signed.access_key_id, True)
             return caller
+        if request.headers.get(b"sec-fetch-site", NO_PAGE) != NO_PAGE:
+            # A browser that somebody has open beside an open node: any page in it could purge queues by a picture's address. We serve no
+            # page ourselves, so one of our own origin has only borrowed our address (DNS rebinding). What is typed by hand says none.
+            raise SqsError(errors.ACCESS_DENIED, "A web page may not call a node that does not verify signatures.")
         # Everything before the first comma names key, day and region; the rest is the signature, which nobody looks at here.
         claimed = request.headers.get(b"authorization", b"").partition(b",")[0]
         known = self._callers.get(claimed)
@@ -352,7 +358,7 @@ class Door:
             return Caller(options.account, options.region, "", False)
         # An access key of twelve digits names an account, as other stand-ins for SQS have it.
         key = scope.access_key_id
-        account = key if len(key) == 12 and key.isdigit() else options.account
+        account = key if len(key) == 12 and key.isascii() and key.isdigit() else options.account
         return Caller(account, scope.region or options.region, key, False)
 
     @property

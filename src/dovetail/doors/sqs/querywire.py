@@ -236,13 +236,37 @@ def encode_error(error: SqsError, request_id: str) -> Response:
 
 # The same as JSON, for callers that accept nothing else
 
+_OLDER = {"Messages": "messages", "QueueUrls": "queueUrls"}
+"""What this form calls otherwise than AWS JSON does."""
+
+
+def wants_json(accept: bytes | None) -> bool:
+    """Whether JSON is what a caller would rather have. (axios says `application/json, text/plain, */*` where nobody told it otherwise.)"""
+    return accept is not None and accept.partition(b",")[0].partition(b";")[0].strip().lower() == b"application/json"
+
 
 def encode_json(action: str, result: Result, request_id: str) -> Response:
+    """As AWS does it since long before AWS JSON: every member is there, with null for nothing, and a map is a list as it is in XML."""
     metadata = {"ResponseMetadata": {"RequestId": request_id}}
-    answer = metadata if result is None else {f"{action}Result": result, **metadata}
+    answer = metadata if result is None else {f"{action}Result": _told(result), **metadata}
     return Response(
         200, msgspec.json.encode({f"{action}Response": answer}), b"application/json", ((b"x-amzn-requestid", request_id.encode()),)
     )
+
+
+def _told(value: Any) -> Any:
+    if not isinstance(value, Shape):
+        return value
+    made: dict[str, Any] = {}
+    names = [one.name for one in msgspec.structs.fields(value)]
+    for attribute, member in zip(names, members(type(value)), strict=True):
+        found = getattr(value, attribute)
+        if found is not None and member.kind == "list":
+            found = [_told(one) for one in found]
+        elif found is not None and member.kind == "map":
+            found = [{member.key: key, member.value: _told(one)} for key, one in found.items()]
+        made[_OLDER.get(member.name, member.name)] = found
+    return made
 
 
 def encode_json_error(error: SqsError, request_id: str) -> Response:

@@ -20,6 +20,8 @@ DEDUPLICATION_MS = 300_000
 RETENTION_S = 345_600
 RECEIVES_MAX = 1000
 SOURCES_MAX = 10
+DOCUMENT_CHARS_MAX = 8192
+"""Of each attribute that is a text: that of a policy, the longest of them (policy.py counts its bytes). Every queue's stay in memory."""
 DOCUMENT_CHARS_SHOWN = 500
 
 
@@ -66,7 +68,7 @@ BEYOND = {"VisibilityTimeout": 1 << 30, "DelaySeconds": 1 << 30, "MessageRetenti
 CREATED, MODIFIED, TAGS = "CreatedTimestamp", "LastModifiedTimestamp", "Tags"
 """Kept in `extra` beside the attributes."""
 
-_ARN = re.compile(r"arn:aws[a-z-]*:sqs:([a-z0-9-]+):(\d{12}):([A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo)")
+_ARN = re.compile(r"arn:aws[a-z-]*:sqs:([a-z0-9-]+):([0-9]{12}):([A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo)")
 
 
 class Arn(NamedTuple):
@@ -91,6 +93,8 @@ def checked(given: Mapping[str, str], *, fifo: bool, creating: bool, beyond: boo
             raise SqsError(errors.ATTRIBUTE_NAME, f"Unknown Attribute {name[:100]}.")
         if name in CHOICES and value not in CHOICES[name]:
             raise _bad(name, "" if creating or name != "FifoQueue" else " Reason: Modifying queue type is not supported.")
+        if name in TEXTS and name != "Policy" and len(value) > DOCUMENT_CHARS_MAX:
+            raise _bad(name, f" Reason: it is longer than {DOCUMENT_CHARS_MAX} characters.")
         made[name] = _number(name, value, beyond) if name in NUMBERS else value
     return made
 

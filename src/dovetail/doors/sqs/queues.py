@@ -136,7 +136,7 @@ async def delete_queue(call: Call, o: shapes.DeleteQueue) -> None:
 
 async def get_queue_url(call: Call, o: shapes.GetQueueUrl) -> shapes.GetQueueUrlResult:
     owner = o.queue_owner or call.caller.account
-    if not re.fullmatch(r"\d{12}", owner):
+    if not re.fullmatch(r"[0-9]{12}", owner):
         raise invalid("QueueOwnerAWSAccountId", owner, "An account id has 12 digits.")
     return shapes.GetQueueUrlResult(call.url_of(call.lane_named(owner, o.queue_name)))
 

@@ -101,7 +101,7 @@ class RabbitMq:
         while self._processes:
             await self._processes.pop().kill()
         # What the broker started ends when it sees its pipe closed, and may write until then.
-        for _ in range(20):
+        for _ in range(600):
             shutil.rmtree(self._folder, ignore_errors=True)
             if not self._folder.exists():
                 return

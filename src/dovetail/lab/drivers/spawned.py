@@ -6,6 +6,8 @@ A process asks the kernel to be killed when its parent dies, so that a test that
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
 import shutil
 import socket
 import subprocess
@@ -14,14 +16,20 @@ from pathlib import Path
 
 from ..driver import PeerMissing
 
-READY_S = 60.0
+READY_S = 180.0
+LENT = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _APART_S = 0.05
 _SETPRIV = ("setpriv", "--pdeathsig", "KILL", "--")
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ones, so all are held until all are known."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    """Different ones, so all are held until all are known. None that the kernel may lend to a caller for a call of its own: whoever
+    is restarted at its port would find it taken."""
+    lent_from = int(LENT.read_text().split()[0]) if LENT.exists() else 32768
+    held: list[socket.socket] = []
+    while len(held) < count:
+        with contextlib.suppress(OSError):
+            held.append(socket.create_server(("127.0.0.1", random.randrange(min(10_000, lent_from // 2), lent_from))))
     ports = [int(one.getsockname()[1]) for one in held]
     for one in held:
         one.close()

@@ -25,9 +25,10 @@ from nats.js.errors import BucketNotFoundError, NotFoundError
 from nats.js.object_store import ObjectStore
 
 from ...errors import StorageError, Unavailable
-from ...limits import ENTRY_BYTES_MIN
 from ..shared.engine import HEARD_S, Take
+from ..shared.health import Health
 from . import stream
+from .health import health
 from .place import Place
 
 CONNECT_S = 3.0
@@ -38,7 +39,6 @@ OPEN_PAUSE_S = 0.25
 SILENCE_S = 3 * HEARD_S
 YIELD_BYTES = 256 * 1024
 """After so much, whoever else wants the loop has a turn: a node that joins reads gigabytes."""
-PAYLOAD_SLACK = 4096
 PENDING_BYTES_MAX = 64 << 20
 
 _logger = logging.getLogger("dovetail.logs.nats")
@@ -67,15 +67,9 @@ class JetStream:
         js = await self._connected()
         client = js._nc
         version = client.connected_server_version
-        if (version.major, version.minor) < stream.VERSION_MIN:
-            least = ".".join(map(str, stream.VERSION_MIN))
-            raise StorageError(f"{self.name}: the server is of version {version.major}.{version.minor}; at least {least} is needed.")
-        self.packet_bytes_max = client.max_payload - PAYLOAD_SLACK
-        if self.packet_bytes_max < ENTRY_BYTES_MIN:
-            raise StorageError(
-                f"{self.name}: the server takes messages of {client.max_payload} bytes; {ENTRY_BYTES_MIN + PAYLOAD_SLACK} are needed"
-                " (max_payload: 2MB in its configuration)."
-            )
+        self.packet_bytes_max = client.max_payload - stream.PAYLOAD_SLACK
+        for problem in stream.unfit(version.major, version.minor, client.max_payload):
+            raise StorageError(f"{self.name}: {problem}")
         # A server tells of the others of its cluster. Three that are named are meant, also where one of them is not there yet.
         known = max(len(self._place.servers), len(client.servers))
         replicas = self._place.replicas or (3 if known >= 3 else 1)
@@ -145,6 +139,13 @@ class JetStream:
         for task in list(self._publishing):
             task.cancel()
         await self._disconnect()
+
+    async def health(self) -> Health | None:
+        """For whoever looks and does not join: `open` was not called."""
+        try:
+            return await health((await self._connected())._nc, self._place, ASK_S)
+        except (nats.errors.Error, OSError) as error:
+            raise Unavailable(f"{self.name}: {error!r}") from error
 
     # The log
 

@@ -11,8 +11,24 @@ from nats.js import JetStreamContext, api
 from nats.js.errors import NotFoundError
 
 from ...errors import StorageError
+from ...limits import ENTRY_BYTES_MIN
 
 VERSION_MIN = (2, 12)
+PAYLOAD_SLACK = 4096
+
+
+def unfit(major: int, minor: int, max_payload: int) -> list[str]:
+    """What is wrong with a server, whatever its streams are."""
+    found = []
+    if (major, minor) < VERSION_MIN:
+        least = ".".join(map(str, VERSION_MIN))
+        found.append(f"the server is of version {major}.{minor}; at least {least} is needed.")
+    if max_payload - PAYLOAD_SLACK < ENTRY_BYTES_MIN:
+        found.append(
+            f"the server takes messages of {max_payload} bytes; {ENTRY_BYTES_MIN + PAYLOAD_SLACK} are needed"
+            " (max_payload: 2MB in its configuration)."
+        )
+    return found
 
 
 def stream_name(namespace: str, log: int = 0) -> str:
@@ -48,35 +64,40 @@ async def the_stream(js: JetStreamContext, namespace: str, replicas: int, log: i
 
 
 def check(config: api.StreamConfig, namespace: str, log: int = 0) -> None:
-    """Refuse what would delete messages that wait, or let others write between them. Each line names the setting and what it must be."""
+    """Refuse what would delete messages that wait, or let others write between them."""
+    if found := wrong(config, namespace, log):
+        raise StorageError(f"The stream {config.name} cannot hold a log: {'; '.join(found)}. (`nats stream edit {config.name}`)")
+
+
+def wrong(config: api.StreamConfig, namespace: str, log: int = 0) -> list[str]:
+    """Each line names the setting and what it must be."""
     most = {
         "max_age": config.max_age,
         "max_bytes": config.max_bytes,
         "max_msgs": config.max_msgs,
         "max_msgs_per_subject": config.max_msgs_per_subject,
     }
-    wrong = [
+    found = [
         f"{name} is {value}, must be unlimited: messages that wait would be deleted" for name, value in most.items() if _limited(value)
     ]
     if config.discard != api.DiscardPolicy.NEW:
-        wrong.append(f"discard is {_word(config.discard)}, must be new: messages that wait would be deleted")
+        found.append(f"discard is {_word(config.discard)}, must be new: messages that wait would be deleted")
     if config.retention != api.RetentionPolicy.LIMITS:
-        wrong.append(f"retention is {_word(config.retention)}, must be limits: every node reads all of it")
+        found.append(f"retention is {_word(config.retention)}, must be limits: every node reads all of it")
     if config.storage != api.StorageType.FILE:
-        wrong.append(f"storage is {_word(config.storage)}, must be file")
+        found.append(f"storage is {_word(config.storage)}, must be file")
     subjects = [subject(namespace, log)]
     if config.subjects != subjects:
-        wrong.append(f"subjects are {config.subjects}, must be {subjects}: nobody else may write here")
+        found.append(f"subjects are {config.subjects}, must be {subjects}: nobody else may write here")
     if config.sealed or config.deny_purge:
-        wrong.append("it is sealed or denies purges, and must take messages and trims")
+        found.append("it is sealed or denies purges, and must take messages and trims")
     if config.mirror is not None or config.sources:
-        wrong.append("it mirrors another stream or gathers others, and must be written by nodes alone")
+        found.append("it mirrors another stream or gathers others, and must be written by nodes alone")
     if config.no_ack:
-        wrong.append("no_ack is on, must be off")
+        found.append("no_ack is on, must be off")
     if config.allow_msg_ttl:
-        wrong.append("allow_msg_ttl is on, must be off: messages that wait could be deleted")
-    if wrong:
-        raise StorageError(f"The stream {config.name} cannot hold a log: {'; '.join(wrong)}. (`nats stream edit {config.name}`)")
+        found.append("allow_msg_ttl is on, must be off: messages that wait could be deleted")
+    return found
 
 
 def _limited(value: float | None) -> bool:

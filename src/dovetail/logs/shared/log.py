@@ -75,6 +75,8 @@ class SharedLog:
         self.connected = False
         self.cut: DovetailError | None = None
         self.resent = 0
+        self.reconnects = -1
+        """How often the line was made again; −1 before it was made at all."""
         self._why: BaseException | None = None
 
     async def open(self) -> None:
@@ -212,6 +214,7 @@ class SharedLog:
     def _heard(self) -> None:
         if not self.connected:
             self.connected = True
+            self.reconnects += 1
             self.resend()
 
     # Appending

@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter
 
-from dovetail.core import codec
+from dovetail.core import codec, moved
 from dovetail.core import operation as op
 from dovetail.core.operation import Head, Operation, Outcome
 from dovetail.core.state import State
@@ -105,6 +105,9 @@ class SharedCommitter(Committer):
             head = codec.decode_head(entry.records[0])
         except CodecError as error:
             raise Damaged(f"the entry at position {entry.position} cannot be read: {error}") from None
+        if moved.passed(head, entry.records, self._state.key):
+            self._applied(entry, head, [])
+            return
         if self._state.agrees(head) is False:
             raise StorageError(
                 f"The node that wrote entry {entry.position >> SHIFT} had answered otherwise than this one up to entry"

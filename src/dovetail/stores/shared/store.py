@@ -83,6 +83,20 @@ class SharedStore(Replayed):
         cls, log: SharedLog, clock: Clock, *, snapshot_bytes: int, begin: Callable[[Self], Awaitable[None]] | None = None
     ) -> Self:
         """`begin`: what is said first, where the log is one of several."""
+        store = await cls.prepared(log, clock, snapshot_bytes)
+        log.on_cut, log.on_back = store._cut_off, store.committer.back
+        began = monotonic()
+        log.start(store.committer.deliver, store._fail, store.state.position)
+        await log.caught_up()
+        store.replay = store.replay._replace(entries=(log.tail >> SHIFT) - (log.first >> SHIFT), seconds=monotonic() - began)
+        await store.committer.open_writer()
+        await (begin(store) if begin is not None else store.begin_alone())
+        store.chores.start()
+        return store
+
+    @classmethod
+    async def prepared(cls, log: SharedLog, clock: Clock, snapshot_bytes: int) -> Self:
+        """With the newest snapshot, and nothing read yet."""
         await log.open()
         snapshots = SharedSnapshots(log)
         state = await snapshots.newest_there(log.first)
@@ -94,14 +108,6 @@ class SharedStore(Replayed):
             state.version = 1
         store = cls(log, clock, snapshot_bytes, state)
         store.snapshots = snapshots
-        log.on_cut, log.on_back = store._cut_off, store.committer.back
-        began = monotonic()
-        log.start(store.committer.deliver, store._fail, state.position)
-        await log.caught_up()
-        store.replay = store.replay._replace(entries=(log.tail >> SHIFT) - (log.first >> SHIFT), seconds=monotonic() - began)
-        await store.committer.open_writer()
-        await (begin(store) if begin is not None else store.begin_alone())
-        store.chores.start()
         return store
 
     async def begin_alone(self) -> None:
@@ -179,6 +185,11 @@ class SharedStore(Replayed):
             "dovetail_log_resent": (self.log.resent, "Entries published again, because they did not come back in time or out of order."),
             "dovetail_replay_age_seconds": (monotonic() - at_tail, "How long ago the replay was last known to be at the log's tail."),
             "dovetail_log_position": (self.state.position >> SHIFT, "The entry that is due next: compare nodes."),
+            "dovetail_log_reconnects": (self.log.reconnects, "How often the line to the log was lost and made again."),
+            "dovetail_log_writer": (
+                int.from_bytes(self.committer.writer[:4]),
+                "The first 32 bits of the name under which this node writes; `dovetail cluster status` knows it by that.",
+            ),
             "dovetail_chores_keeper": (self.chores.keeper(), "1 where this node makes snapshots and trims for all."),
         }
 
