@@ -144,6 +144,18 @@ async def test_what_would_be_one_step_in_two_logs_is_refused() -> None:
         assert [await drained(queue) for queue in (a, d)] == [[b"both"], [b"y", b"both"]]
 
 
+async def test_a_log_with_fewer_copies_than_answers_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with spread() as made:
+        (node,) = made.nodes
+        await node.queue("a")
+        monkeypatch.setattr(SimEngine, "durability", "memory")
+        with pytest.raises(StorageError, match="as many copies"):
+            await node.queue("b")
+        assert served(node) == [0] and node.ready
+        monkeypatch.undo()
+        await (await node.queue("b")).send(b"x")
+
+
 async def test_one_log_that_cannot_be_reached_does_not_hold_up_the_others() -> None:
     async with spread() as made:
         (node,) = made.nodes

@@ -50,6 +50,7 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 def test_sqs_queues_dead_letters_and_move_tasks_work_at_every_node_whatever_log_they_lie_in(nodes: list[Process]) -> None:
     one, two, three = map(sqs_of, nodes)
+    one.create_queue(QueueName="first")
     dead = one.create_queue(QueueName="dead")["QueueUrl"]
     arn = one.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     one.create_queue(QueueName="orders", Attributes={"VisibilityTimeout": "0"})
@@ -57,6 +58,7 @@ def test_sqs_queues_dead_letters_and_move_tasks_work_at_every_node_whatever_log_
     url = three.get_queue_url(QueueName="orders")["QueueUrl"]
     policy = f'{{"deadLetterTargetArn":"{arn}","maxReceiveCount":"1"}}'
     three.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": policy})
+    assert two.list_dead_letter_source_queues(QueueUrl=dead)["queueUrls"] == [two.get_queue_url(QueueName="orders")["QueueUrl"]]
     two.send_message(QueueUrl=url, MessageBody="a letter")
     (message,) = two.receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"]
     found: list[Any] = []

@@ -41,8 +41,6 @@ from dovetail.service.quotas import Quotas, StoreLedger
 _logger = logging.getLogger("dovetail.sqs")
 
 RULES_KEPT = 20_000
-QUEUES_NAMED = 2
-"""By one request: its own queue, and one for dead letters."""
 KEY_BYTES_MAX = 512
 """Of a header that is remembered: callers choose its value, and one that is longer than any honest one is read anew each time."""
 NO_PAGE = b"none"
@@ -258,12 +256,11 @@ class Door:
 
     async def _run(self, action: Action, call: Call, o: Shape) -> Any:
         """Queues are looked for before anything is changed, and one that is not there may have been made at another node a moment ago."""
-        for _ in range(QUEUES_NAMED):
-            try:
-                return await action.run(call, o)
-            except (SqsError, NoSuchQueue) as error:
-                if errors.of(error).kind is not errors.QUEUE_DOES_NOT_EXIST or not await self.broker.store.confirm():
-                    raise
+        try:
+            return await action.run(call, o)
+        except (SqsError, NoSuchQueue) as error:
+            if errors.of(error).kind is not errors.QUEUE_DOES_NOT_EXIST or not await self.broker.store.confirm():
+                raise
         return await action.run(call, o)
 
     def _note(self, action: Action | None, call: Call | None, o: Shape | None, code: str, began: float) -> None:

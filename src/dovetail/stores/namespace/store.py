@@ -23,7 +23,7 @@ from dovetail.core import receipts
 from dovetail.core.moves import log_of
 from dovetail.core.operation import Attributes, Done, Push, Refusal, Why
 from dovetail.core.receipts import Part
-from dovetail.errors import BadRequest, DovetailError, NoSuchQueue, ReceiptInvalid
+from dovetail.errors import BadRequest, DovetailError, NoSuchQueue, ReceiptInvalid, StorageError
 from dovetail.stores.batches import error_of
 from dovetail.stores.namespace.carrier import Carrier
 from dovetail.stores.namespace.log import UNNUMBERED, NamespaceLane, NamespaceLog
@@ -34,6 +34,7 @@ from dovetail.stores.store import Landed, Number, Outgoing, Reply, Stored
 Join = Callable[[int, bytes, int], Awaitable[NamespaceLog]]
 """(place, key, logs) → that log, joined."""
 MISSED_MAX = 1_000
+COPIES = "×3"
 
 
 class NamespaceStore(NamespaceStages, NoFacts):
@@ -82,6 +83,8 @@ class NamespaceStore(NamespaceStages, NoFacts):
             task = self._joining.get(place)
             if task is None:
                 task = self._joining[place] = asyncio.get_running_loop().create_task(self._joined(place))
+                # Nobody may be left who wants to know why it failed.
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
             # Others wait for it too: who leaves takes nothing away.
             await asyncio.shield(task)
         return self._stores[place]
@@ -89,9 +92,15 @@ class NamespaceStore(NamespaceStages, NoFacts):
     async def _joined(self, place: int) -> NamespaceLog:
         try:
             store = await self._join(place, self.catalog.state.key, self.logs)
-            if self._closed:
+            promised, kept = self.promises.durability, store.promises.durability
+            weaker = promised.endswith(COPIES) and not kept.endswith(COPIES)
+            if self._closed or weaker:
                 await store.close()
-            else:
+            if weaker:
+                raise StorageError(
+                    f"{store.log.engine.name} keeps {kept}, and answers of this namespace name {promised}: give it as many copies."
+                )
+            if not self._closed:
                 self._take_in(place, store)
             return store
         finally:
@@ -106,6 +115,8 @@ class NamespaceStore(NamespaceStages, NoFacts):
         if self._observe is not None:
             store.on_commit(self._observe)
         self.carrier.applied(store)
+        if isinstance(store.failed, DovetailError):
+            self._fail(store.failed)
 
     def _fail(self, error: DovetailError) -> None:
         """A node that has lost one of its logs for good answers for none: whoever starts it again gets all of them."""
