@@ -35,11 +35,11 @@ $(READY): $(SERVES)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,lab]'
 	@touch $@
 
-# Redis, RabbitMQ, memcached, ElasticMQ and Kafka are never needed to run by themselves. Where they cannot be had the tests that use
+# Redis, RabbitMQ, memcached, HAProxy, ElasticMQ and Kafka are never needed to run by themselves. Where they cannot be had the tests that use
 # them are skipped and say so; CI is where nothing is skipped. What apt installs it would also start: a policy forbids that, and where the
 # machine has none there is one for as long as apt runs.
 # The hosts of tests/network are network namespaces, which `ip` makes.
-ENGINES := redis-server rabbitmq-server memcached ip
+ENGINES := redis-server rabbitmq-server memcached haproxy ip
 POLICY := /usr/sbin/policy-rc.d
 
 engines: setup

@@ -55,7 +55,9 @@ RULES: dict[str, Rule] = {
         stdlib=PURE_STDLIB,
     ),
     "logs": Rule(
-        COMMON, "logs know bytes and positions; one that knew leases could not be shared by all", packages=("caio", "crc32c", "nats")
+        COMMON,
+        "logs know bytes and positions; one that knew leases could not be shared by all",
+        packages=("caio", "confluent_kafka", "crc32c", "nats"),
     ),
     "stores": Rule((*COMMON, "core", "placement", "logs"), "a store keeps lanes on an engine; it knows no door and no service"),
     "service": Rule(
@@ -63,7 +65,7 @@ RULES: dict[str, Rule] = {
         "the verbs work over any store: the seam and the words of the core (message, attributes), never an engine and never a log",
     ),
     "doors.http": Rule(
-        (*COMMON, "service.metrics", "doors.listening"),
+        (*COMMON, "service.metrics", "doors.listening", "doors.held"),
         "the shared edge knows HTTP and how to count, and nothing of queues; handlers are given to it",
         packages=("httptools",),
     ),
@@ -78,7 +80,7 @@ RULES: dict[str, Rule] = {
         packages=("msgspec",),
     ),
     "doors.native": Rule(
-        # The last of them is what listening sides have in common.
+        # The last of them are what listening sides have in common.
         (
             *COMMON,
             "core.chronicle",
@@ -90,6 +92,7 @@ RULES: dict[str, Rule] = {
             "core.slices",
             "service",
             "doors.listening",
+            "doors.held",
         ),
         "it speaks in the columns of the log, and reaches queues through the broker only; pyarrow is asked for when a tap is read with it",
         packages=("pyarrow",),

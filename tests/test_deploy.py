@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import dovetail
+from dovetail.logs.shared.place import place_of
 from dovetail.service.meters import Meters
 from dovetail.service.metrics import Registry
-from dovetail.settings import declared
+from dovetail.settings import declared, load
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
@@ -233,3 +235,31 @@ def test_the_images_health_check_passes_for_a_node_and_fails_without_one(node: N
     assert subprocess.run([sys.executable, *command[1:2], alive], capture_output=True, timeout=60).returncode == 0
     nobody = command[2].replace(":9324", ":1")
     assert subprocess.run([sys.executable, *command[1:2], nobody], capture_output=True, timeout=60).returncode == 1
+
+
+def test_what_kubernetes_is_told_fits_the_node_and_itself() -> None:
+    found = {one["kind"]: one for one in yaml.safe_load_all((DEPLOY / "kubernetes" / "dovetail.yaml").read_text())}
+    assert set(found) == {"Deployment", "Service", "PodDisruptionBudget"}
+    deployment, labels = found["Deployment"]["spec"], {"app": "dovetail"}
+    pod = deployment["template"]["spec"]
+    (container,) = pod["containers"]
+    environment = {one["name"]: one["value"] for one in container["env"]}
+    # As `dovetail serve` would read it.
+    settings = load({}, environment).settings
+    assert {one["name"] for one in container["env"]} <= {one.environment for one in declared()}
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    assert ports == {"http": settings.http.port, "native": settings.native.port}
+    assert {one["name"]: one["port"] for one in found["Service"]["spec"]["ports"]} == ports
+    assert settings.advertise == f"{found['Service']['metadata']['name']}:{ports['http']}"
+    assert place_of(settings.store, 4222).shown == "nats://nats:4222/shop"
+    assert container["readinessProbe"]["httpGet"] == {"path": "/-/ready", "port": "http"}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/-/healthy", "port": "http"}
+    assert deployment["template"]["metadata"]["labels"] == labels == found["Service"]["spec"]["selector"]
+    assert deployment["selector"]["matchLabels"] == labels == found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"]
+    before = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert pod["terminationGracePeriodSeconds"] > before + settings.drain_s
+    mounted = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    assert settings.shared.cache == mounted[pod["volumes"][0]["name"]] and "emptyDir" in pod["volumes"][0]
+    values = yaml.safe_load((DEPLOY / "kubernetes" / "nats-values.yaml").read_text())["config"]
+    assert values["cluster"]["replicas"] == 3 and values["jetstream"]["enabled"]
+    assert values["merge"]["max_payload"] == "<< 2MB >>"

@@ -14,13 +14,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from dovetail.clock import Clock
+from dovetail.errors import Closed
 from dovetail.service.consumer import Consumer
 from dovetail.service.handles import Facts, Producer, Queue, Queues, Reservation, Stage, Tap
 from dovetail.service.once import Once
@@ -118,7 +121,8 @@ class BlockingConsumer(BlockingScope):
                     yield message
             finally:
                 if looked < len(batch):
-                    self._run(self.inner.queue.release(batch.inner[looked:]))
+                    with suppress(Closed):
+                        self._run(self.inner.queue.release(batch.inner[looked:]))
 
     def batches(self) -> Iterator[BlockingMessages]:
         batches: AsyncIterator[Messages] = self.inner.batches()
@@ -126,7 +130,8 @@ class BlockingConsumer(BlockingScope):
             while (batch := self._run(_next(batches))) is not None:
                 yield BlockingMessages(batch, self._run)
         finally:
-            self._run(self.inner.close())
+            with suppress(Closed):  # A loop that outlived its node has nothing to give back to.
+                self._run(self.inner.close())
 
 
 async def _next(batches: AsyncIterator[T]) -> T | None:
@@ -196,26 +201,80 @@ def connect(
 @contextmanager
 def _kept(start: Callable[[], Coroutine[Any, Any, Any]]) -> Iterator[Blocking]:
     """A loop in a thread of its own, and on it what `start` makes, until the block ends."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="dovetail", daemon=True)
-    thread.start()
-
-    def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    calls = Calls()
+    try:
+        node = calls.run(start())
         try:
+            yield Blocking(node, calls.run)
+        finally:
+            with suppress(Closed):  # A child that was forked in the block ends it too, and it is not its own.
+                calls.run(node.close())
+    finally:
+        calls.end()
+
+
+class Calls:
+    """Hands what other threads ask to a loop in a thread of its own. Nobody is left waiting: neither who asks while it ends, nor a child
+    that was forked, which has the loop's sockets and not its thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._process = os.getpid()
+        self._waiting: set[Future[Any]] = set()
+        self._over = False
+        self._thread = threading.Thread(target=self._loop.run_forever, name="dovetail", daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            future = self._asked(coroutine)
+        except BaseException:
+            coroutine.close()
+            raise
+        try:
+            if self._over:
+                future.cancel()  # It was asked while the loop ended, and may never be run.
             return future.result()
+        except CancelledError:
+            raise Closed(_ENDED) from None
         except BaseException:
             # Ctrl-C in a script: whoever leaves takes no message with it.
             future.cancel()
             raise
-
-    try:
-        node = run(start())
-        try:
-            yield Blocking(node, run)
         finally:
-            run(node.close())
-    finally:
+            self._waiting.discard(future)
+
+    def _asked(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
+        if os.getpid() != self._process:
+            raise Closed("This process was forked from the one that opened it: open it, or connect, in this process.")
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:  # The loop is closed.
+            raise Closed(_ENDED) from None
+        self._waiting.add(future)
+        return future
+
+    def end(self) -> None:
+        if os.getpid() != self._process:
+            return  # To close the loop would take its sockets out of the parent's hands.
+        loop = self._loop
         loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+        self._thread.join()
+        self._over = True
+        loop.run_until_complete(_ended())
         loop.close()
+        for future in list(self._waiting):
+            future.cancel()
+
+
+_ENDED = "The block that it was opened for has ended."
+
+
+async def _ended() -> None:
+    """What is still at work on this loop is ended."""
+    await asyncio.sleep(0)
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()

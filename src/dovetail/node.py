@@ -13,7 +13,9 @@ from dovetail.errors import BadRequest, Closed
 from dovetail.logs.log import Log
 from dovetail.logs.memory import MemoryLog
 from dovetail.logs.shared.engine import Engine
+from dovetail.logs.shared.health import Inspected
 from dovetail.logs.shared.log import SharedLog
+from dovetail.logs.shared.place import place_of
 from dovetail.service.broker import Broker
 from dovetail.service.embedded import NAMESPACE, Embedded
 from dovetail.service.handles import Queues
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from dovetail.stores.shared.report import LogReport
 
 __all__ = ["NAMESPACE", "Node", "join", "join_namespace", "look", "migrate", "open", "start"]
+
+_CLIENTS = {"kafka": "confluent-kafka", "nats": "nats-py"}
+"""Engines of shared logs, and the package that each needs."""
 
 
 class Node(Queues):
@@ -129,7 +134,7 @@ class Node(Queues):
 
 @contextlib.asynccontextmanager
 async def open(url: str = "local:./data", *, settings: Settings | None = None, clock: Clock | None = None) -> AsyncIterator[Node]:
-    """A node on the store that `url` names: `local:DIR`, `memory:` or `nats://HOST:PORT,…/NAMESPACE`."""
+    """A node on the store that `url` names: `local:DIR`, `memory:`, `nats://HOST:PORT,…/NAMESPACE` or `kafka://HOST:PORT,…/NAMESPACE`."""
     node = await start(url, settings=settings, clock=clock)
     try:
         yield node
@@ -141,7 +146,7 @@ async def start(url: str, *, settings: Settings | None = None, clock: Clock | No
     """As `open`, for those who close by themselves."""
     settings = settings or Settings()
     clock = clock or SystemClock()
-    if url.startswith("nats://"):
+    if url.partition("://")[0] in _CLIENTS:
         engines, logs = _engines(url)
         cache = Path(settings.shared.cache) if settings.shared.cache else None
         return await join_namespace(
@@ -174,8 +179,6 @@ async def look(url: str) -> LogReport:
     if url.partition(":")[0] in ("local", "memory"):
         raise BadRequest(f"{url} is one node's own; `dovetail inspect` looks into a data folder")
     engine = _engines(url)[0](0)
-    if not hasattr(engine, "health"):
-        raise BadRequest(f"{url.partition(':')[0]}:// says nothing of itself; ask its nodes (--endpoint)")
     try:
         health = await engine.health()
         if health is None:
@@ -207,19 +210,28 @@ async def migrate(source: str, target: str, say: Callable[[str], None], *, setti
         await filled.close()
 
 
-def _engines(url: str) -> tuple[Callable[[int], Engine], int]:
+def _engines(url: str) -> tuple[Callable[[int], Inspected], int]:
     """(the engine of each log of the namespace, how many they are by the URL: 0 where it does not say)"""
+    kind = url.partition(":")[0]
+    if kind not in _CLIENTS:
+        raise _no_store(url)
     try:
+        if kind == "kafka":
+            from dovetail.logs.kafka.engine import Kafka
+
+            return partial(Kafka, url), place_of(url).logs
         from dovetail.logs.nats.engine import JetStream
+
+        return partial(JetStream, url), place_of(url).logs
     except ImportError:
-        raise BadRequest(f"{url.partition(':')[0]}:// needs the package nats-py: pip install 'dovetail[nats]'") from None
-    from dovetail.logs.nats.place import Place
-
-    place = Place.of(url)
-    return lambda log: JetStream(place, log), place.logs
+        raise BadRequest(f"{kind}:// needs the package {_CLIENTS[kind]}: pip install 'dovetail[{kind}]'") from None
 
 
-def _engine(url: str) -> Engine:
+def _no_store(url: str) -> BadRequest:
+    return BadRequest(f"{url!r} names no store; this version has local:DIR, memory:, nats:// and kafka://HOST:PORT,…/NAMESPACE")
+
+
+def _engine(url: str) -> Inspected:
     """Of a namespace with one log."""
     engines, logs = _engines(url)
     if logs > 1:
@@ -278,4 +290,4 @@ def _log(url: str, settings: Settings) -> Log:
 
         options: dict[str, Any] = {"segment_bytes": settings.local.segment_bytes, "sync": settings.local.sync}
         return CommitLog(place, **options)
-    raise BadRequest(f"{url!r} names no store; this version has local:DIR, memory: and nats://HOST:PORT,…/NAMESPACE")
+    raise _no_store(url)

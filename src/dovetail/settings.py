@@ -221,7 +221,7 @@ class Local(Checked):
 
 @dataclass(frozen=True, slots=True)
 class Shared(Checked):
-    """Stores whose log other nodes write to as well (nats://)."""
+    """Stores whose log other nodes write to as well (nats://, kafka://)."""
 
     cache: str = setting(
         "",

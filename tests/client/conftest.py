@@ -15,7 +15,7 @@ from dovetail.testing import MovableClock
 from tests.client.house import Served, Wire
 
 HERE = Path(__file__).parent
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

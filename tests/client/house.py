@@ -154,7 +154,7 @@ def pushes(wire: Wire) -> list[int]:
     return [int.from_bytes(payload[4:8], "little") for name, payload in wire.payloads if name == "PUSH"]
 
 
-async def until(true: Callable[[], Any], within_s: float = 60.0) -> None:
+async def until(true: Callable[[], Any], within_s: float = 180.0) -> None:
     async with asyncio.timeout(within_s):
         while not true():
             await asyncio.sleep(0.005)

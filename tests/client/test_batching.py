@@ -121,6 +121,20 @@ async def test_the_completes_of_many_tasks_ride_one_frame_whatever_order_they_en
     assert (await queue.counts()).leased == 0
 
 
+async def test_one_is_completed_and_the_next_one_taken_in_one_round_trip(node: dovetail.Client, wire: Wire) -> None:
+    queue = await node.queue("orders")
+    await queue.send_many([b"a", b"b"])
+    (message,) = await queue.receive()
+    link = node._session.link
+    assert link is not None
+    writes: list[int] = []
+    write = link.write
+    link.write = lambda: (writes.append(len(link._out) // 2), write())[1]  # type: ignore[method-assign,func-returns-value]
+    done, (following,) = await asyncio.gather(message.complete(), queue.receive())
+    assert (done, following.body) == (True, b"b")
+    assert [frames for frames in writes if frames] == [2], "both left in one write"
+
+
 async def test_a_batch_is_settled_as_it_came_without_naming_each(node: dovetail.Client, wire: Wire) -> None:
     queue = await node.queue("orders")
     await queue.send_many([b"x"] * 300)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 import dovetail
 from dovetail.blocking import process_once
-from dovetail.errors import Unavailable
+from dovetail.errors import Closed, Unavailable, Unknown
 from tests.doors.native.house import Inside
 
 
@@ -126,3 +128,57 @@ def test_a_client_takes_no_server_along() -> None:
     ):
         assert not any(name == room or name.startswith(room + ".") for name in loaded), room
     assert not any(name in loaded for name in ("dovetail.settings", "dovetail.doors.native.door", "dovetail.doors.native.server"))
+
+
+def test_a_child_that_was_forked_is_told_and_takes_nothing_from_its_parent(url: str) -> None:
+    with dovetail.blocking.connect(url, timeout_s=60) as node:
+        queue = node.queue("orders")
+        messages = iter(queue.consume(credit=1))
+        queue.send(b"a")
+        first = next(messages)
+        child = os.fork()
+        if child == 0:
+            told = 1
+            try:
+                queue.send(b"child")
+            except Closed:
+                try:
+                    messages.close()  # type: ignore[attr-defined]  # a generator
+                    told = 0
+                finally:
+                    os._exit(told)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        first.complete()
+        queue.send(b"b")
+        assert next(messages).body == b"b"
+        assert queue.counts().pushed == 2
+
+
+def test_threads_that_wait_when_the_block_ends_are_told(url: str) -> None:
+    told: list[Any] = []
+
+    def wait(act: Callable[[], Any]) -> None:
+        try:
+            while True:
+                act()
+        except Exception as error:
+            told.append(error)
+
+    with dovetail.blocking.connect(url, timeout_s=60) as node:
+        queue, empty = node.queue("orders"), node.queue("empty")
+        left = iter(queue.consume())
+        queue.send(b"a")
+        next(left)
+        acts = [lambda: queue.send(b"x"), lambda: empty.receive(wait_s=3600), lambda: queue.counts()]
+        threads = [threading.Thread(target=wait, args=(act,)) for act in acts * 3]
+        for thread in threads:
+            thread.start()
+        while empty.counts().visible + queue.counts().pushed < 20:
+            pass
+    for thread in threads:
+        thread.join(60)
+    assert len(told) == 9 and all(isinstance(error, Closed | Unknown) for error in told), told
+    for act in (queue.counts, lambda: next(left)):
+        with pytest.raises(Closed):
+            act()

@@ -49,7 +49,7 @@ async def test_a_node_that_is_killed_under_load_loses_nothing_acknowledged_and_d
             except Unknown:
                 unknown.add(message.body)
 
-    async with dovetail.connect(f"dovetail://127.0.0.1:{process.port}", timeout_s=60) as node:
+    async with dovetail.connect(f"dovetail://127.0.0.1:{process.port}", timeout_s=300) as node:
         queue = await node.queue("orders")
         senders = [asyncio.create_task(sender(queue, name)) for name in range(4)]
         consumers = [queue.consume(credit=50, lease_s=20) for _ in range(2)]

@@ -336,7 +336,7 @@ async def test_a_sink_goes_on_through_nodes_that_are_killed(tmp_path: Path) -> N
             await asyncio.to_thread(process.begin)
         going = False
 
-    async with dovetail.connect(f"dovetail://127.0.0.1:{process.port}", timeout_s=60) as node:
+    async with dovetail.connect(f"dovetail://127.0.0.1:{process.port}", timeout_s=300) as node:
         queue = await node.queue("orders")
         killing = asyncio.create_task(kill())
         while going or not batches:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.contract.house import PATIENCE_S, STORES, House, Kind, soon
 from tests.contract.served_house import OPENSSL, SERVED, ServedHouse
-from tests.contract.shared_house import NATS, SHARED, SharedHouse
+from tests.contract.shared_house import MARKS, SHARED, SharedHouse
 
 HERE = Path(__file__).parent
 
@@ -35,7 +35,7 @@ def _answered(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., C
 
 _NO_KEYS = pytest.mark.skipif(OPENSSL is None, reason="openssl makes the certificate")
 _SERVED = [pytest.param(kind, marks=[pytest.mark.slow, *([_NO_KEYS] if "tls" in kind.name else [])]) for kind in SERVED]
-_SHARED = [pytest.param(kind, marks=[pytest.mark.slow, NATS] if "nats" in kind.name else []) for kind in SHARED]
+_SHARED = [pytest.param(kind, marks=MARKS.get(kind, ())) for kind in SHARED]
 
 
 @pytest.fixture(params=[*STORES, *_SERVED, *_SHARED], ids=[kind.name for kind in (*STORES, *SERVED, *SHARED)])
@@ -47,7 +47,7 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     yield made
     try:
         # A test that failed has said what is wrong; a second complaint would only hide it.
-        if kind.persists and request.session.testsfailed == failed_before and made.node.ready:
+        if kind.persists and kind.again and request.session.testsfailed == failed_before and made.node.ready:
             await soon(_survives(made))
     finally:
         await soon(made.end())

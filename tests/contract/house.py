@@ -32,6 +32,8 @@ class Kind(NamedTuple):
     persists: bool
     durability: str = "disk"
     """What an answer names."""
+    again: bool = True
+    """After each test it is started again, twice, and must show the same."""
 
 
 STORES = (

@@ -1,4 +1,4 @@
-"""Houses whose nodes share a log on a real NATS server: one node, and three that take turns, each call going to the next of them.
+"""Houses whose nodes share a log on a real NATS or Kafka: one node, and three that take turns, each call going to the next of them.
 
 A call begins when the node that it goes to has seen what the others have: a test is one client, and expects to see what it did. Time is the
 test's; the log's own stamps are the server's and lie years later, so that the writers' stamps decide.
@@ -20,8 +20,9 @@ from typing import Any
 import pytest
 
 from dovetail import Node
-from dovetail.lab.engines import nats
+from dovetail.lab.engines import Engine, kafka, nats
 from dovetail.lab.simengine import Service, SimEngine
+from dovetail.logs.kafka import topic
 from dovetail.node import join, start
 from dovetail.service.handles import Queues
 from dovetail.stores.lanes import ReplayedLane
@@ -37,26 +38,53 @@ NATS = pytest.mark.skipif(
 )
 
 
+KAFKA = pytest.mark.skipif(not kafka.present() and os.environ.get("CI") != "true", reason="Kafka was not fetched (make engines)")
+
+
 @functools.cache
 def server() -> str:
-    """One server for all tests of this process; it ends with it."""
-    folder = Path(tempfile.mkdtemp(prefix="dovetail-nats-"))
-    servers = nats.NatsServers(folder)
+    """One NATS server for all tests of this process; it ends with it."""
+    return _started("nats", nats.NatsServers)
+
+
+@functools.cache
+def broker() -> str:
+    """One Kafka broker, the same way. Nobody else could lead, so it leads however busy the machine is."""
+    return _started("kafka", lambda folder: kafka.KafkaServers(folder, session_ms=60_000))
+
+
+def _started(name: str, servers: Callable[[Path], Engine]) -> str:
+    folder = Path(tempfile.mkdtemp(prefix=f"dovetail-{name}-"))
+    made = servers(folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    atexit.register(servers.stop)
-    return servers.start()
+    atexit.register(made.stop)
+    return made.start()
 
 
-def url(folder: Path) -> str:
-    """A namespace for each test."""
-    return f"{server()}/t{blake2b(str(folder).encode(), digest_size=8).hexdigest()}"
+def _namespace(folder: Path) -> str:
+    """One for each test."""
+    return f"t{blake2b(str(folder).encode(), digest_size=8).hexdigest()}"
+
+
+def _on_nats(folder: Path) -> str:
+    return f"{server()}/{_namespace(folder)}"
+
+
+def _on_kafka(folder: Path) -> str:
+    return f"{broker()}/{_namespace(folder)}"
 
 
 SIM = Kind("shared×3", lambda folder: "", True, "memory×3")
-ONE = Kind("nats", url, True, "memory")
-THREE = Kind("nats×3", url, True, "memory")
-LOGS = Kind("nats, 3 logs", lambda folder: url(folder) + "?logs=3", True, "memory")
-SHARED = (SIM, ONE, THREE, LOGS)
+ON_NATS = (Kind("nats", _on_nats, True, "memory"), Kind("nats×3", _on_nats, True, "memory"))
+# To start again on Kafka takes a tenth of a second, which is done where time matters less.
+ON_KAFKA = (Kind("kafka", _on_kafka, True, "memory", again=False), Kind("kafka×3", _on_kafka, True, "memory"))
+LOGS = Kind("nats, 3 logs", lambda folder: _on_nats(folder) + "?logs=3", True, "memory")
+SHARED = (SIM, *ON_NATS, LOGS, *ON_KAFKA)
+MARKS = {
+    **dict.fromkeys((*ON_NATS, LOGS), (pytest.mark.slow, NATS)),
+    ON_KAFKA[0]: (pytest.mark.slow, KAFKA),
+    ON_KAFKA[1]: (pytest.mark.soak, KAFKA),
+}
 
 
 class SharedHouse(House):
@@ -72,18 +100,21 @@ class SharedHouse(House):
         self.owns_time = kind is SIM
 
     async def open(self) -> None:
-        for _ in range(1 if self.kind in (ONE, LOGS) else 3):
-            if self._service is not None:
-                node = await join(SimEngine(self._service), settings=SETTINGS, clock=self.clock)
-            else:
-                node = await start(self.url, settings=SETTINGS, clock=self.clock)
-            # What a node may believe for a second is real time, of which a test takes as much as the machine makes it.
-            (node.store.catalog if self.kind is LOGS else node.store).fresh_s = float("inf")
-            self.nodes.append(node)
-        self._node = self.nodes[0] if self.kind is ONE else Turning(self.nodes)  # type: ignore[assignment]  # a node for all that tests ask of it
+        count = 3 if self.kind.name.endswith("×3") else 1
+        self.nodes += await asyncio.gather(*[self._joined() for _ in range(count)])
+        self._node = self.nodes[0] if count == 1 and self.kind is not LOGS else Turning(self.nodes)  # type: ignore[assignment]  # a node for all that tests ask of it
         house.PAUSES.append(self.pause)
         # The patience with a keeper that has died is time of the node's clock, which the test moves.
         self._patience_ms, carrier.PATIENCE_MS = carrier.PATIENCE_MS, 0
+
+    async def _joined(self) -> Node:
+        if self._service is not None:
+            node = await join(SimEngine(self._service), settings=SETTINGS, clock=self.clock)
+        else:
+            node = await start(self.url, settings=SETTINGS, clock=self.clock)
+        # What a node may believe for a second is real time, of which a test takes as much as the machine makes it.
+        (node.store.catalog if self.kind is LOGS else node.store).fresh_s = float("inf")
+        return node
 
     async def close(self) -> None:
         house.PAUSES.clear()
@@ -91,21 +122,27 @@ class SharedHouse(House):
             carrier.PATIENCE_MS = self._patience_ms
         self._node = None
         nodes, self.nodes = self.nodes, []
-        for node in nodes:
-            await node.close()
+        await asyncio.gather(*[node.close() for node in nodes])
 
     async def end(self) -> None:
         """The last close: what the server keeps of the test goes too."""
         for node in self.nodes[:1]:
             if node.ready and self._service is None:
-                for store in replayed(node):
-                    js = await store.log.engine._connected()  # type: ignore[attr-defined]  # tidying up is no part of the seam
-                    stream = store.log.engine._stream  # type: ignore[attr-defined]
-                    await asyncio.gather(js.delete_stream(stream), js.delete_stream(f"OBJ_{stream}"))
+                await asyncio.gather(*[(_tidy_kafka if self.kind in ON_KAFKA else _tidy_nats)(one.log.engine) for one in replayed(node)])
         await self.close()
 
     async def pause(self) -> None:
         await settled(self.nodes)
+
+
+async def _tidy_nats(engine: Any) -> None:
+    js = await engine._connected()
+    await asyncio.gather(js.delete_stream(engine._stream), js.delete_stream(f"OBJ_{engine._stream}"))
+
+
+async def _tidy_kafka(engine: Any) -> None:
+    # Nobody waits until they are gone.
+    engine._cluster._admin.delete_topics([*topic.names(engine._place.namespace)])
 
 
 async def settled(nodes: list[Node]) -> None:

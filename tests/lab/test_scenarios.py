@@ -114,7 +114,8 @@ def test_every_scenario_runs_small_and_ends_with_one_object(name: str, tmp_path:
     for needs, program, present in (
         ("rdsq-figure-2", "rabbitmq-server", rabbitmq.present()),
         ("fabric-kvs", "memcached", memcached.present()),
-        ("cluster-load", "nats-server", nats.present()),
+        ("cluster-load", "rabbitmq-server", rabbitmq.present()),
+        *((nodes, "nats-server", nats.present()) for nodes in ("cluster-load", "node-kill", "leader-kill", "node-join")),
     ):
         if name == needs and not present and os.environ.get("CI") != "true":
             pytest.skip(f"{program} is not installed (apt-get install {program})")

@@ -45,7 +45,7 @@ def serving(host: Host, folder: Path, advertise: str) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(120) == 0
 
 
 @contextmanager
@@ -95,4 +95,4 @@ def test_without_an_address_to_go_on_at_the_client_says_so(network: Network, tmp
         with serving(node, tmp_path / "data", "10.77.0.1"):
             go_on(program, 3)
             assert line(program) == ""
-            assert program.wait(60) != 0
+            assert program.wait(120) != 0

@@ -74,8 +74,7 @@ async def test_a_folder_under_load_goes_to_nats_and_nothing_is_lost_or_doubled(s
             for other in others:
                 await asyncio.to_thread(other.start)
             await load.progress(100, 50)
-            load.stop()
-            await asyncio.sleep(1.5)
+            await load.finish()
             await load.judge(clients[0])
             async with dovetail.connect(others[1].native) as client:
                 backlog = await client.queue("backlog")

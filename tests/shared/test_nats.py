@@ -1,4 +1,4 @@
-"""What is refused of a NATS server and its streams, by name; and the URL."""
+"""What is refused of a NATS server and its streams, by name."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import pytest
 from nats.aio.client import Client
 from nats.js import api
 
-from dovetail.errors import BadRequest, StorageError, Unavailable
+from dovetail.errors import StorageError, Unavailable
 from dovetail.logs.nats import stream
 from dovetail.logs.nats.engine import _place_of
-from dovetail.logs.nats.place import Place
 from dovetail.node import start
 from tests.contract.shared_house import NATS, server
 
@@ -56,7 +55,6 @@ async def test_an_answer_says_what_the_engine_does_or_what_the_operator_has_decl
         assert (await (await node.queue("orders")).send(b"a")).durability == word
     finally:
         await node.close()
-    assert stream.durability(3, False) == "memory×3" and stream.durability(3, True) == "disk×3"
 
 
 @NATS
@@ -88,22 +86,6 @@ async def test_one_server_that_answers_is_enough() -> None:
 async def test_a_server_that_is_not_there_is_named() -> None:
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
         await start("nats://127.0.0.1:1/shop")
-
-
-def test_a_url_is_taken_apart() -> None:
-    assert Place.of("nats://a:1,b/shop?replicas=3&synced=yes") == Place(("nats://a:1", "nats://b:4222"), "shop", 3, True)
-    assert Place.of("nats://me:secret@a:1,b:2") == Place(("nats://me:secret@a:1", "nats://me:secret@b:2"), "dovetail", 0, False)
-    assert "secret" not in Place.of("nats://me:secret@a:1,b:2").shown
-    assert Place.of("nats://[::1]:4222/x").servers == ("nats://[::1]:4222",)
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["nats://", "nats:///x", "nats://a b/x", "nats://a/x.y", "nats://a/x/y", "nats://a?replicas=2", "nats://a?synced=1", "nats://a?ssl=1"],
-)
-def test_what_is_no_url_of_ours_is_refused(url: str) -> None:
-    with pytest.raises(BadRequest):
-        Place.of(url)
 
 
 def test_the_place_of_a_message_is_found_with_and_without_a_domain() -> None:

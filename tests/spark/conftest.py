@@ -43,8 +43,20 @@ def local_node(tmp_path: Path) -> Iterator[Node]:
     node.stop()
 
 
+@pytest.fixture
+def spark(spark_session: Any) -> Iterator[Any]:
+    """The session of all tests. What a test has begun ends with it: a follower that stayed would release what a later test means to read
+    again, since taps of the same name are the same to it."""
+    yield spark_session
+    for query in spark_session.streams.active:
+        query.stop()
+    streams = spark_session._jsparkSession.streams()
+    for listener in streams.listListeners():
+        streams.removeListener(listener)
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark_session() -> Iterator[Any]:
     import dovetail.spark
 
     # Workers unpickle what tests define.
@@ -57,6 +69,8 @@ def spark() -> Iterator[Any]:
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "1",
         "spark.log.level": "OFF",
+        # Python and the JVM meet at a socket for each result, within fifteen seconds: too few on a machine that does much else.
+        "spark.python.authenticate.socketTimeout": "600s",
     }
     session = dovetail.spark.session("tests", master="local[2]", settings=settings)
     yield session

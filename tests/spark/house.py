@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from dovetail.spark.line import Line
 ROOT = Path(__file__).resolve().parent.parent.parent
 READY = re.compile(r"dovetail ready http=off native=dovetail://127\.0\.0\.1:(\d+)\n")
 PUSH_MESSAGES = 1000
+SILENT_S = 60.0
+"""A line on which nothing is said for two minutes is closed by the node, and a test of the whole suite may take as long."""
 MODES: dict[str, dict[str, Any]] = {"tap": {"tap": "t"}, "reserve": {"mode": "reserve", "reservation": "r"}}
 """How a stream reads: by which options."""
 
@@ -35,6 +38,7 @@ class Node:
         self.port = 0
         self._process: subprocess.Popen[str] | None = None
         self._line: Line | None = None
+        self._asked = 0.0
 
     @property
     def endpoint(self) -> str:
@@ -66,7 +70,7 @@ class Node:
         self._end(signal.SIGTERM)
 
     def hang_up(self) -> None:
-        """A line on which nothing is said for two minutes is closed by the node: the next request makes another."""
+        """The next request makes another line."""
         if self._line is not None:
             self._line.close()
             self._line = None
@@ -75,15 +79,19 @@ class Node:
         self.hang_up()
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(20)
+            self._process.wait(120)
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._process = None
 
     @property
     def line(self) -> Line:
+        now = time.monotonic()
+        if now - self._asked > SILENT_S:
+            self.hang_up()
+        self._asked = now
         if self._line is None:
-            self._line = Line(Target("127.0.0.1", self.port), self.credentials, None, 30)
+            self._line = Line(Target("127.0.0.1", self.port), self.credentials, None, 120)
         return self._line
 
     def declare(self, name: str, **rules: Any) -> int:

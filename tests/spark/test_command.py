@@ -56,7 +56,9 @@ def test_where_there_is_no_spark_a_pipeline_says_how_it_comes() -> None:
     lines += [f"main(['pipeline', 'run', {name!r}, '--queue', 'q', '--target', 't'])" for name in ("archive", "enrich", "devices")]
     lines += ["main(['pipeline', 'run', 'measure', '--trace', 't'])", "main(['pipeline', 'run', 'usage', '--target', 't'])"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], env=environment, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], env=environment, capture_output=True, text=True, timeout=600, check=True
+    )
     assert done.stderr == "dovetail: this needs pyspark, which is not installed: pip install 'dovetail[spark]'\n" * 5
 
 
@@ -95,6 +97,6 @@ def test_spark_submit_runs_a_pipeline_in_the_session_that_it_was_told(node: Node
     told = ["archive", "--endpoint", node.endpoint, "--queue", queue, "--target", str(tmp_path)]
     command = [str(home / "bin" / "spark-submit"), *local, *quiet, str(source / "dovetail" / "spark" / "pipelines" / "__main__.py"), *told]
     environment = {**os.environ, "PYTHONPATH": str(source), "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0 and "batch 0: 100 rows" in done.stdout, done.stdout + done.stderr[-3000:]
     assert sum(pq.read_table(file).num_rows for file in tmp_path.glob("queue=*/hour=*/*.parquet")) == 100

@@ -34,7 +34,7 @@ Offset = dict[str, Any]
 
 
 def said(node: Node, queue: str, **more: Any) -> dict[str, Any]:
-    return {"endpoint": node.endpoint, "queue": queue, "mode": "reserve", "reservation": "r", "timeout": "10s", **more}
+    return {"endpoint": node.endpoint, "queue": queue, "mode": "reserve", "reservation": "r", "timeout": "120s", **more}
 
 
 def reader_of(node: Node, queue: str, **more: Any) -> CompetingReader:

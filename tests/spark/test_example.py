@@ -19,5 +19,5 @@ from tests.spark.house import ROOT
 def test_the_examples_end_with_what_was_sent(tmp_path: Path, example: str, arguments: list[str], said: str) -> None:
     command = [sys.executable, str(ROOT / "examples" / "spark" / example), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert said in done.stdout, done.stdout + done.stderr[-3000:]

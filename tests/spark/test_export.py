@@ -232,7 +232,7 @@ def test_it_needs_no_pyspark_and_names_what_it_needs(node: Node, queue: str, tmp
             f"import sys; sys.modules[{without!r}] = None\nfrom dovetail.cli import main\n"
             f"sys.exit(main(['export', '--endpoint', {node.endpoint!r}, '--queue', {queue!r}, '--target', {str(tmp_path)!r}]))"
         )
-        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=False)
 
     done = command("pyspark")
     assert done.returncode == 0 and "10 messages were exported" in done.stdout, done.stderr

@@ -34,7 +34,7 @@ SCHEMA = pa.schema([pa.field(name, facts.KINDS[name][0]) for name in FACTS_COLUM
 
 
 def told(node: Node, tap: str, **more: Any) -> dict[str, Any]:
-    return {"endpoint": node.endpoint, "table": "facts", "tap": tap, "timeout": "10s", **more}
+    return {"endpoint": node.endpoint, "table": "facts", "tap": tap, "timeout": "120s", **more}
 
 
 def lives(node: Node, name: str, count: int) -> None:
@@ -152,10 +152,10 @@ def test_spark_reads_facts_as_a_batch_and_as_a_stream(local_node: Node, queue: s
 
 
 def test_a_node_with_older_data_than_the_checkpoint_is_not_read_for_ever(node: Node) -> None:
-    reach = options_of(told(node, "older")).reach()
+    reach = options_of(told(node, "older", timeout="0s")).reach()
     with pytest.raises(Exception, match="older"):
         part = fetch.Range(facts.FACTS, 0, 5_000_000, 5_000_010)
-        BatchReader(options_of(told(node, "older")), NONE).partitions()
-        list(fetch.read(reach, options_of(told(node, "older")), part))
+        BatchReader(options_of(told(node, "older", timeout="0s")), NONE).partitions()
+        list(fetch.read(reach, options_of(told(node, "older", timeout="0s")), part))
     reach.drop()
     close(node, "older")

@@ -74,7 +74,7 @@ def test_an_archive_whose_driver_is_killed_has_every_message_once(local_node: No
         if (target / "_delta_log").exists() or how == "parquet":
             found = rows_of(target, how)
             assert len(found) == len(set(found)), f"doubled after kill {number}"
-    assert archive_of(local_node, target, how).wait(240) == 0
+    assert archive_of(local_node, target, how).wait(900) == 0
     assert sorted(map(int, rows_of(target, how))) == list(range(MESSAGES))
     assert local_node.tap("orders", "archive").next == MESSAGES + 1
 
@@ -99,7 +99,7 @@ def test_beside_a_consumer_each_message_is_with_one_of_them_though_driver_and_no
         time.sleep(chance.random() * 1.5)
         kill(process)
         others += local_node.receive("orders", 1000)
-    assert archive_of(local_node, target, how, *reserve).wait(240) == 0
+    assert archive_of(local_node, target, how, *reserve).wait(900) == 0
     local_node.hang_up()
     assert others, "there was somebody beside it"
     assert sorted(map(int, rows_of(target, how) + others)) == list(range(MESSAGES))
@@ -122,7 +122,7 @@ def test_the_driver_of_a_cluster_that_is_killed_and_then_an_executor_cost_nothin
     wait_for(tmp_path / "checkpoint", 2, process)
     kill(process)
     process = cluster_of(local_node, tmp_path, mode)
-    out, _ = process.communicate(timeout=300)
+    out, _ = process.communicate(timeout=900)
     assert process.returncode == 0
     assert json.loads(out.splitlines()[-1]) == {"killed": 1, "rows": MESSAGES, "sequences": MESSAGES}
     if mode == "tap":

@@ -9,6 +9,7 @@ import pytest
 from dovetail.spark.offsets import Offsets, Place, Range
 from dovetail.spark.planning import limited, shared
 from dovetail.spark.progress import lag
+from dovetail.spark.shares import Share, Shares
 
 
 def some_ranges(chance: random.Random) -> list[Range]:
@@ -66,6 +67,13 @@ def test_a_checkpoint_of_version_1_stays_readable() -> None:
     told = {"version": 1, "origin": "5f0c", "tap": "archive", "queues": {"orders": {"id": 7, "lanes": {"0": {"first": 1, "next": 200001}}}}}
     assert Offsets.of(told) == Offsets("5f0c", "archive", {"orders": Place(7, 1, 200001)})
     assert Offsets.of(told).told() == told
+
+
+def test_a_reservations_checkpoint_of_version_1_stays_readable() -> None:
+    lane = {"first": 12, "next": 14, "rows": 150000, "given": 11, "epoch": 3}
+    told = {"version": 1, "origin": "5f0c", "reservation": "billing", "queues": {"orders": {"id": 7, "lanes": {"0": lane}}}}
+    assert Shares.of(told) == Shares("5f0c", "billing", {"orders": Share(7, 12, 14, 150000, 11, 3)})
+    assert Shares.of(told).told() == told
 
 
 def test_the_lag_is_what_lies_between_the_end_of_a_batch_and_of_the_queue() -> None:

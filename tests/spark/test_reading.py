@@ -33,7 +33,7 @@ NONE = pa.schema([])
 
 
 def reader_of(node: Node, queue: str, **more: Any) -> StreamReader:
-    return StreamReader(options_of({"endpoint": node.endpoint, "queue": queue, "tap": "t", "timeout": "10s", **more}), NONE)
+    return StreamReader(options_of({"endpoint": node.endpoint, "queue": queue, "tap": "t", "timeout": "120s", **more}), NONE)
 
 
 def batch_of(reader: StreamReader, start: Any, end: Any) -> pa.Table:

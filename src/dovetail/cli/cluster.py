@@ -35,7 +35,7 @@ ANSWER_S = 10.0
 def arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="status")
     status = actions.add_parser("status", help="nodes, logs, snapshots, the engine's health, and what is wrong")
-    status.add_argument("--store", metavar="URL", help="the store that the nodes share: nats://HOST:PORT,…/NAMESPACE")
+    status.add_argument("--store", metavar="URL", help="the store that the nodes share: nats:// or kafka://HOST:PORT,…/NAMESPACE")
     status.add_argument("--endpoint", metavar="URL,…", default="", help="HTTP doors of nodes")
     status.add_argument("--json", action="store_true", help="one object, for programs")
 
@@ -137,7 +137,7 @@ def _told(log: LogReport | None, nodes: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _print(told: dict[str, Any]) -> None:
     for log in told["logs"]:
-        kept = f"entries {log['first']:,} to {log['next'] - 1:,}, {size(log['bytes'])}"
+        kept = f"entries {log['first']:,} to {log['next'] - 1:,}" + (f", {size(log['bytes'])}" if log["bytes"] is not None else "")
         print(f"{log['log']}: {log['engine']}, {log['durability']}, {kept}")
         print(f"  {log['queues']:,} queues, {log['messages']:,} messages\n")
         tables.tell(False, [_copy(copy) for copy in log["copies"]], "no copy of the log is known")

@@ -62,7 +62,9 @@ def _fault_arguments(faults: argparse.ArgumentParser) -> None:
     ran = verbs.add_parser("run", help="one plan, by name or from a JSON file")
     ran.add_argument("name", metavar="NAME|FILE", help="see `dovetail lab faults list`")
     ran.add_argument("--seconds", type=float, default=20.0, metavar="N", help="for how long things break (20)")
-    ran.add_argument("--store", choices=("local", "memory", "nats"), default="local", help="what the nodes keep messages on (local)")
+    ran.add_argument(
+        "--store", choices=("local", "memory", "nats", "kafka"), default="local", help="what the nodes keep messages on (local)"
+    )
     ran.add_argument("--nodes", type=int, default=3, metavar="N", help="how many, on a store that several share (3)")
     ran.add_argument("--seed", type=int, default=0, metavar="N", help="what happens when (0)")
     ran.add_argument("--keep", type=Path, metavar="FILE", help="where to write the history: .jsonl or .arrow")

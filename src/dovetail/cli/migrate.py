@@ -20,11 +20,12 @@ EXAMPLES = """\
 examples:
   dovetail migrate local:./data nats://nats-1:4222,nats-2:4222,nats-3:4222/shop
   dovetail migrate nats://nats-1:4222/shop local:./data
+  dovetail migrate local:./data kafka://kafka-1:9092,kafka-2:9092,kafka-3:9092/shop
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="FROM", help="the store that is left: local:DIR or nats://…/NAMESPACE")
+    parser.add_argument("source", metavar="FROM", help="the store that is left: local:DIR, nats:// or kafka://…/NAMESPACE")
     parser.add_argument("target", metavar="TO", help="the store that is filled: a new folder, or a namespace that has no log yet")
     parser.add_argument("--shared-cache", metavar="FOLDER", default="", help="where shared logs are read into; without it the temp folder")
 

@@ -84,7 +84,7 @@ class Session:
         self._turning = False
         self._keeper: asyncio.Task[None] | None = None
         self._sweeper: asyncio.TimerHandle | None = None
-        self._pinged = False
+        self._pinged_at: float | None = None
         self._lost_at = 0.0
         self._heartbeat_s = HEARTBEAT_S
         self._first: asyncio.Future[None] = self.loop.create_future()
@@ -92,8 +92,12 @@ class Session:
     # For the parts
 
     def check_open(self) -> None:
+        """Asked when something is begun: once for what is batched, and not for every message of it."""
         if self._closed is not None:
             raise self._closed
+        if asyncio.get_running_loop() is not self.loop:
+            # Else it would leave with the next frame, and whoever asked would be told of a future that is another loop's.
+            raise BadRequest("a connection is used on the event loop on which it was made; other threads have dovetail.blocking")
 
     def deadline(self) -> float:
         return self.loop.time() + self.timeout_s
@@ -365,12 +369,13 @@ class Session:
             return
         quiet_s = now - link.heard_at
         if quiet_s < self._heartbeat_s:
-            self._pinged = False
-        elif not self._pinged:
-            self._pinged = True
+            self._pinged_at = None
+        elif self._pinged_at is None:
+            self._pinged_at = now
             self._aside(self._asked(link, requests.Ping()))
             link.write()
-        elif quiet_s > 2 * self._heartbeat_s:
+        elif now - self._pinged_at > self._heartbeat_s:
+            # Counted from the question: where our own loop was busy for a minute, the node had no time to say anything.
             link.end(Unavailable(f"nothing came for {quiet_s:.0f} s, not even when asked"))
 
 

@@ -92,6 +92,7 @@ class Consumer:
         self._hands: dict[Hand, None] = {}
         self._beat: asyncio.TimerHandle | None = None
         self._prolonging: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._open = True
         self._wait_for_beat()
 
@@ -188,6 +189,11 @@ class Consumer:
         if not self._open:
             return
         self._open = False
+        # To its end, also where whoever closes is cancelled on the way: else what nobody has looked at would be prolonged for an hour.
+        self._closing = self.loop.create_task(self._closed())
+        await asyncio.shield(self._closing)
+
+    async def _closed(self) -> None:
         left = list(await self._stream.stop())
         for hand in list(self._hands):
             left += hand.held[hand.looked :]

@@ -16,11 +16,12 @@ takes it away, and the repeat of a mark that is gone was finished. docs/client.m
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from dovetail.errors import BadRequest, QueueExists
+from dovetail.errors import BadRequest, DovetailError, QueueExists
 from dovetail.service.received import Message
 from dovetail.service.values import Outgoing, Sent
 
@@ -58,20 +59,41 @@ class Once:
         self._results.append(one if one.deduplication else replace(one, deduplication=f"{self.key} #{len(self._results)}"))
 
     async def __aenter__(self) -> Once:
+        try:
+            await self._begin()
+        except BaseException as error:
+            await self._given_back(error)
+            raise
+        return self
+
+    async def _begin(self) -> None:
         if self._ledger is None:
             self._ledger = await ledger_of(self.message.queue)
         mark = await self._ledger.send(b"", deduplication=self.key)
         self._mark = mark.sequence
         # A repeat of a mark that is still there: `reschedule` to now changes nothing but says whether it is.
         self.first = not mark.repeat or await self._ledger.reschedule(mark.sequence, 0)
-        return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            await self.message.__aexit__(kind, error, trace)
+            return
+        try:
+            await self._finish()
+        except BaseException as fault:
+            await self._given_back(fault)
+            raise
+
+    async def _given_back(self, error: BaseException) -> None:
+        """Cancelled, or cut off, on the way into the block or out of it: nobody else settles the message. Where it was completed all the
+        same this is too late and changes nothing."""
+        with suppress(DovetailError):  # Its lease ends by itself.
+            await self.message.__aexit__(type(error), error, error.__traceback__)
+
+    async def _finish(self) -> None:
         message, ledger = self.message, self._ledger
         assert ledger is not None
-        if kind is not None:
-            await message.__aexit__(kind, error, trace)
-        elif not self.first:
+        if not self.first:
             await message.complete()
         elif self._target is None:
             # Finished first: whoever gets the message again, because we died before it was completed, has nothing to do.

@@ -127,7 +127,7 @@ class CompetingReader(Reader):
         return self._known
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._until = {name: self.owner.waiting(name)[1] for name in self.survey.names()}
+        self._until = {name: self.owner.waiting(name, sure=True)[1] for name in self.survey.names()}
 
     def _told(self, shares: dict[str, Share]) -> Shares:
         return Shares(self.survey.origin, self.options.reservation, shares)

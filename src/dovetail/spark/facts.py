@@ -10,6 +10,7 @@ from dovetail.doors.native.codec import Kind, answers, requests
 from dovetail.errors import BadRequest, NoSuchTap
 from dovetail.limits import FACTS_READ_MAX
 from dovetail.spark import shape
+from dovetail.spark.behind import Behind, confirm
 from dovetail.spark.offsets import Range
 from dovetail.spark.options import FACTS, FACTS_COLUMNS, Options
 from dovetail.spark.survey import Stand, Survey
@@ -43,7 +44,7 @@ def request(options: Options, start: int, most: int) -> requests.FactsRead:
 def told(answer: answers.Arrow, start: int, end: int) -> tuple[pa.RecordBatch, int]:
     """(facts, where reading on begins). An answer without a row is no end: what lies there may be of other namespaces."""
     if answer.next <= start:
-        raise NoSuchTap(f"The facts end at {answer.end}, before {end}: the node's data is older than what was to be read")
+        raise Behind(f"The facts end at {answer.end}, before {end}: the node is behind, or its data is older than what was to be read")
     with pa.ipc.open_stream(pa.py_buffer(answer.stream)) as stream:
         batches = list(stream)
     batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=stream.schema)
@@ -59,10 +60,13 @@ class FactsSurvey(Survey):
     def names(self) -> list[str]:
         return [FACTS]
 
-    def _stand(self, name: str) -> Stand:
+    def _stand(self, name: str, *, sure: bool) -> Stand:
         if name != FACTS:
             raise BadRequest(f"the checkpoint belongs to the queue {name!r}: table=facts needs a new one")
         tap = self._facts_tap()
+        if tap is not None and sure:
+            confirm(self.reach, self.options, 0)
+            tap = self._facts_tap()
         if tap is None:
             options = self.options
             start = self._tap_start(FACTS)

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from dovetail.core.message import id_of
 from dovetail.doors.native.codec import answers, requests
-from dovetail.errors import BatchRefused, DovetailError, NoSuchQueue
+from dovetail.errors import BatchRefused, DovetailError, NoSuchQueue, NoSuchReservation
 from dovetail.limits import BATCH_MESSAGES_MAX, FACTS_READ_MAX
 from dovetail.spark import facts, shape
+from dovetail.spark.behind import Behind, confirm
 from dovetail.spark.offsets import Range
 from dovetail.spark.options import Options
 from dovetail.spark.reach import Reach
@@ -32,17 +33,28 @@ class Read(NamedTuple):
 
 def ranged(reach: Reach, options: Options, part: Range) -> Iterator[pa.RecordBatch]:
     """Every message of the range, of a tap or of a reserved batch, as the node's Arrow has it."""
-    at, attempts = part.start, reach.attempts()
+    at, attempts, sure = part.start, reach.attempts(), False
     while at < part.end:
         try:
             for read in _reads(reach, options, part, at):
-                at = read.next
+                at, sure = read.next, False
                 attempts.went()
                 if read.batch.num_rows:
                     yield read.batch
+        except (BatchRefused, NoSuchReservation):
+            if sure:
+                raise
+            # Another node may have set it aside, and this one does not know yet.
+            reach.patiently(partial(_confirmed, reach, options, part))
+            sure = True
         except DovetailError as error:
-            reach.drop()
+            reach.drop(error)
             attempts.failed(error)
+
+
+def _confirmed(reach: Reach, options: Options, part: Range) -> None:
+    opened(reach, options, part)
+    confirm(reach, options, part.queue)
 
 
 def _reads(reach: Reach, options: Options, part: Range, at: int) -> Iterator[Read]:
@@ -98,6 +110,10 @@ def _read(answer: answers.Arrow, part: Range, end: int) -> Read:
         if not batch.num_rows:
             raise BatchRefused(f"batch {part.batch} of the reservation has fewer messages than it had")
         return Read(batch, answer.next)
+    if not batch.num_rows and answer.end < end:
+        raise Behind(
+            f"The queue {part.name!r} ends at {answer.end}, before {end}: the node is behind, or its data is older than what is read"
+        )
     if not batch.num_rows or answer.next >= end:
         # Nothing is left below the end: what is missing there was settled before the tap was opened.
         return Read(shape.below(batch, end), end)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -78,7 +79,7 @@ class Options:
     @property
     def names(self) -> list[str]:
         """The queues by name; one that holds a * is a pattern."""
-        return [name.strip() for name in self.queue.split(",") if name.strip()]
+        return _named(self.queue)
 
     @property
     def typed(self) -> bool:
@@ -109,8 +110,8 @@ def options_of(told: Mapping[str, Any], environment: Mapping[str, str] = os.envi
         facts=facts,
         reservation=reservation,
         namespace=get("namespace", ""),
-        starting=_start("startingOffsets", get("startingoffsets", "earliest")),
-        ending=_start("endingOffsets", get("endingoffsets", "latest")),
+        starting=_start("startingOffsets", get("startingoffsets", "earliest"), queue),
+        ending=_start("endingOffsets", get("endingoffsets", "latest"), queue),
         rows_max=_count("maxRowsPerTrigger", get("maxrowspertrigger")) or (RESERVED_ROWS if reservation else None),
         bytes_max=_count("maxBytesPerTrigger", get("maxbytespertrigger")),
         rows_min=_count("minRowsPerTrigger", get("minrowspertrigger")),
@@ -126,6 +127,15 @@ def options_of(told: Mapping[str, Any], environment: Mapping[str, str] = os.envi
             get("key") or environment.get(KEY, ""), get("secret") or environment.get(SECRET, ""), get("sessiontoken", "")
         ),
     )
+
+
+def _named(queues: str) -> list[str]:
+    return [name.strip() for name in queues.split(",") if name.strip()]
+
+
+def matches(pattern: str, name: str) -> bool:
+    """A * stands for anything, and no other character for any but itself: queues may be called so."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
 def _facts(said: Mapping[str, str]) -> bool:
@@ -208,16 +218,20 @@ def _columns(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in known if name in named)
 
 
-def _start(name: str, text: str) -> Start:
+def _start(name: str, text: str, queues: str) -> Start:
     text = text.strip()
     if text.lower() in ("earliest", "latest"):
         return text.lower()
     if text.startswith("{"):
         try:
             told = json.loads(text)
-            return {str(queue): int(sequence) for queue, sequence in told.items()}
-        except (ValueError, TypeError):
-            pass
+        except ValueError:
+            told = None
+        if isinstance(told, dict) and all(type(sequence) is int and sequence >= 0 for sequence in told.values()):
+            for queue in told:
+                if not any(matches(pattern, queue) for pattern in _named(queues)):
+                    raise BadRequest(f"option {name}: {queue!r} is none of the queues that are read ({queues})")
+            return told
     else:
         try:
             when = datetime.fromisoformat(text)

@@ -16,6 +16,7 @@ from typing import Any
 
 from dovetail.doors.native.codec import Kind, answers, requests
 from dovetail.errors import BatchRefused, DovetailError, Fenced, NoSuchQueue, NoSuchReservation
+from dovetail.spark.behind import confirm
 from dovetail.spark.shares import Share, Shares, beginning, complaint
 from dovetail.spark.survey import Survey
 
@@ -45,20 +46,22 @@ class Owner:
 
     # Looking
 
-    def waiting(self, queue: str) -> tuple[int, int]:
-        """(the queue's id, how many of its messages can be had now)"""
-        return self._reach.patiently(partial(self._waiting, queue))
+    def waiting(self, queue: str, *, sure: bool = False) -> tuple[int, int]:
+        """(the queue's id, how many of its messages can be had now), as far as the node knows; `sure`: also what only others know yet."""
+        return self._reach.patiently(partial(self._waiting, queue, sure=sure))
 
-    def _waiting(self, queue: str) -> tuple[int, int]:
+    def _waiting(self, queue: str, *, sure: bool) -> tuple[int, int]:
         try:
-            return self._counted(queue)
+            return self._counted(queue, sure=sure)
         except NoSuchQueue:
             # Dropped, or made anew since it was opened on this line: the name says which.
             self._reach.forget(self._namespace, queue)
-            return self._counted(queue)
+            return self._counted(queue, sure=sure)
 
-    def _counted(self, queue: str) -> tuple[int, int]:
+    def _counted(self, queue: str, *, sure: bool) -> tuple[int, int]:
         known = self._reach.open(self._namespace, queue)
+        if sure:
+            confirm(self._reach, self._survey.options, known)
         counted: answers.Counted = self._reach.line.ask(requests.About(Kind.COUNTS, known))
         return known, counted.visible
 
@@ -81,10 +84,14 @@ class Owner:
         return look
 
     def _facts(self, queue: str) -> answers.Reservation | None:
-        found: answers.Reservations = self._reach.patiently(
-            lambda: self._reach.line.ask(requests.About(Kind.RESERVE_LIST, self._reach.open(self._namespace, queue)))
-        )
+        found: answers.Reservations = self._reach.patiently(partial(self._listed, queue))
         return next((one for one in found.reservations if one.name == self._name), None)
+
+    def _listed(self, queue: str) -> Any:
+        """Nothing is concluded from what a node says that is behind."""
+        known = self._reach.open(self._namespace, queue)
+        confirm(self._reach, self._survey.options, known)
+        return self._reach.line.ask(requests.About(Kind.RESERVE_LIST, known))
 
     # Owning
 

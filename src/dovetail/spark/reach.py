@@ -24,7 +24,8 @@ Answer = TypeVar("Answer")
 
 
 class Reach:
-    """`endpoint` names one node or several; the first that answers is used for as long as it answers."""
+    """`endpoint` names one node or several; the first that answers is used for as long as it answers. One that fails is tried last from
+    then on: it may take connections and still be cut off from its log."""
 
     def __init__(self, endpoint: str, credentials: Credentials, patience_s: float, first_patience_s: float) -> None:
         self._targets, tls = targets_of(endpoint)
@@ -34,6 +35,7 @@ class Reach:
         self._first_patience_s = first_patience_s
         self._met = False
         self._line: Line | None = None
+        self._at: Target | None = None
         self._opened: dict[tuple[str, str], int] = {}
 
     def __repr__(self) -> str:
@@ -52,11 +54,14 @@ class Reach:
         lost: list[str] = []
         for target in self._targets:
             try:
-                return Line(target, self._credentials, self._context, CALL_TIMEOUT_S)
+                line = Line(target, self._credentials, self._context, CALL_TIMEOUT_S)
             except AccessDenied:
                 raise
             except (DovetailError, OSError) as error:
                 lost.append(str(error))
+            else:
+                self._at = target
+                return line
         raise Unavailable("; ".join(lost))
 
     def know(self, addresses: list[str]) -> None:
@@ -64,11 +69,15 @@ class Reach:
         more: list[Target] = [target_of(address) for address in addresses]
         self._targets += [target for target in more if target not in self._targets]
 
-    def drop(self) -> None:
-        """Let go of the line; the next request makes another."""
+    def drop(self, error: DovetailError | None = None) -> None:
+        """Let go of the line; the next request makes another, and with another node where this one has failed."""
         if self._line is not None:
             self._line.close()
             self._line = None
+        if self._at is not None and isinstance(error, Unavailable | Unknown) and not isinstance(error, Throttled):
+            self._targets.remove(self._at)
+            self._targets.append(self._at)
+            self._at = None
 
     def open(self, namespace: str, name: str) -> int:
         """The id of a queue, opened on the line that is used now. To be called within `patiently`, like `line`."""
@@ -102,7 +111,7 @@ class Reach:
     def drop_after(self, error: DovetailError) -> None:
         """A refusal is an answer and the line is good for more; whatever else happened, nobody knows what comes next on it."""
         if not isinstance(error, BadRequest | OverQuota | StorageFull):
-            self.drop()
+            self.drop(error)
 
 
 class Attempts:

@@ -86,7 +86,7 @@ class Staging:
 
     def _wait(self, attempts: Attempts, error: DovetailError) -> None:
         # Behind a record that found no room the next ones come out of turn: that is no fault of theirs.
-        self._reach.drop()
+        self._reach.drop(error)
         self._sent.clear()
         attempts.failed(error, again=isinstance(error, NumberRefused) and len(self._unanswered) > 1)
 

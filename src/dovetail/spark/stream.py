@@ -31,6 +31,10 @@ class StreamReader(Reader):
                 "a stream needs a tap: option tap, a name of your own, one for each query (a tap keeps what the query has not read); or"
                 " mode=reserve with a reservation, which takes messages from the queue as its consumers do"
             )
+        if options.ending != "latest":
+            raise BadRequest(
+                "option endingOffsets: not of a stream, which has no end (trigger(availableNow=True) ends with what is there now)"
+            )
         super().__init__(options, schema)
         self._known: Offsets | None = None
         self._until: dict[str, Stand] | None = None
@@ -110,7 +114,7 @@ class StreamReader(Reader):
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._until = None
-        self._until = self._stands(Offsets("", "", {}))
+        self._until = self.survey.stands()
 
     # A batch
 

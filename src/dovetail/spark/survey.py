@@ -6,7 +6,6 @@ It opens taps, and moves them when it is told to; it never reads more than a few
 from __future__ import annotations
 
 import logging
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import NamedTuple
 
@@ -15,8 +14,9 @@ import pyarrow as pa
 from dovetail.core.operation import EARLIEST, LATEST
 from dovetail.doors.native.codec import Kind, answers, requests
 from dovetail.errors import BadRequest, DovetailError, NoSuchQueue, NoSuchTap
+from dovetail.spark.behind import confirm
 from dovetail.spark.offsets import Offsets, Place, Range
-from dovetail.spark.options import Options, Start
+from dovetail.spark.options import Options, Start, matches
 from dovetail.spark.reach import Reach
 
 FIRST_PATIENCE_S = 15.0
@@ -73,7 +73,7 @@ class Survey:
         prefix, after, found, more = pattern.partition("*")[0], "", list[str](), True
         while more:
             page = self.reach.patiently(partial(self._page, prefix, after))
-            found += [name for name, _ in page.queues if fnmatchcase(name, pattern)]
+            found += [name for name, _ in page.queues if matches(pattern, name)]
             more = page.more
             after = page.queues[-1][0] if page.queues else after
         return found
@@ -83,26 +83,30 @@ class Survey:
         return page
 
     def stands(self) -> dict[str, Stand]:
-        """Every queue that is meant, with its tap opened where it has none yet."""
-        return {name: self.stand(name) for name in self.names()}
+        """Every queue that is meant, with its tap opened where it has none yet: with all that was there when it was asked for."""
+        return {name: self.stand(name, sure=True) for name in self.names()}
 
-    def stand(self, name: str) -> Stand:
-        return self.reach.patiently(partial(self._stand, name))
+    def stand(self, name: str, *, sure: bool = False) -> Stand:
+        """How it stands, as far as the node knows; `sure`: also what only other nodes know yet."""
+        return self.reach.patiently(partial(self._stand, name, sure=sure))
 
-    def _stand(self, name: str) -> Stand:
+    def _stand(self, name: str, *, sure: bool) -> Stand:
         try:
-            return self._seen(name)
+            return self._seen(name, sure=sure)
         except NoSuchQueue:
             # Dropped, or made anew since it was opened on this line: the name says which.
             self.reach.forget(self.options.namespace, name)
-            return self._seen(name)
+            return self._seen(name, sure=sure)
 
-    def _seen(self, name: str) -> Stand:
+    def _seen(self, name: str, *, sure: bool) -> Stand:
         queue = self.reach.open(self.options.namespace, name)
         if not self.options.tap:
             look: answers.Messages = self.reach.line.ask(requests.Peek(queue, 1))
             return Stand(queue, look.sequences[0] if look.sequences else look.end, look.end)
         tap = self._tap(queue)
+        if tap is not None and sure:
+            confirm(self.reach, self.options, queue)
+            tap = self._tap(queue)
         if tap is None:
             self.reach.line.ask(
                 requests.TapOpen(queue, self.options.tap, self._tap_start(name), self.options.tap_age_ms, self.options.tap_bytes)
@@ -175,6 +179,8 @@ class Survey:
 
     def checked(self, name: str, stand: Stand, place: Place) -> Place:
         """The place, or another one further on where messages are gone; DataLost where that must not be."""
+        if place.queue != stand.queue or place.next > stand.end:
+            stand = self.stand(name, sure=True)  # Of nodes that share a log this one may only be behind.
         if place.queue != stand.queue:
             self.lost(
                 f"The queue {name!r} was dropped and made again (it was number {place.queue} and is {stand.queue}): what was not read"

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from dovetail.doors.held import Held
 from dovetail.doors.http import Request, Response
 from dovetail.doors.http import connection as connections
 from dovetail.doors.http import message as messages
 from dovetail.doors.http.connection import Connection
-from dovetail.doors.http.held import Held
 from dovetail.doors.http.message import Later, Slot
 
 from .wire import Caller, get, post, settled, until

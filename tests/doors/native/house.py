@@ -112,7 +112,7 @@ class Inside:
         return (await self.server.listen("127.0.0.1", 0))[1]
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE_S)
 
     def call(self, act: Callable[[], T]) -> T:
         async def work() -> T:
@@ -137,17 +137,18 @@ class Inside:
     def alone(self, met: int = 0) -> None:
         """Until the node has met so many connections, and no more than one is left. Whoever says something and leaves may be gone before
         the node has so much as accepted the connection."""
-        deadline = time.monotonic() + PATIENCE_S
-        while self.met < met:
-            assert time.monotonic() < deadline, "the connection does not come"
-            time.sleep(0.001)
+        self.until(lambda: self.server._admitted.value >= met)
         self.gone(1)
 
     def gone(self, left: int = 0) -> None:
         """Until no more connections are left."""
+        self.until(lambda: self.server.connections <= left)
+
+    def until(self, true: Callable[[], bool]) -> None:
+        """Asked where the node is."""
         deadline = time.monotonic() + PATIENCE_S
-        while self.call(lambda: self.server.connections) > left:
-            assert time.monotonic() < deadline, "the connections do not end"
+        while not self.call(true):
+            assert time.monotonic() < deadline, "it does not happen"
             time.sleep(0.001)
 
     @contextmanager

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 """What only a broken promise takes, on a machine however slow."""
 HEADER = struct.Struct("<IBBHQ")
 RUN = struct.Struct("<QQIIQQQQ8s")

@@ -89,6 +89,23 @@ def test_a_receiver_that_leaves_at_once_hides_nothing(caller: Caller, sqs: Any, 
     assert [counts[name] for name in names] == ["30", "0"]
 
 
+@pytest.mark.parametrize("last", [b"", b"connection: close\r\n"], ids=["kept", "last"])
+def test_plain_calls_and_others_are_answered_under_the_same_headers(caller: Caller, sqs: Any, queue: str, last: bytes) -> None:
+    """The short way writes its lines itself: each header once, also in the last answer of a connection."""
+    sqs.send_message(QueueUrl=queue, MessageBody="x")  # The first call about a queue goes the long way.
+    names = []
+    for more in ({}, {"DelaySeconds": 0}):
+        request = _request("SendMessage", QueueUrl=queue, MessageBody="x", **more).replace(b"content-length", last + b"content-length")
+        with _asked(caller, request) as connection:
+            seen = b""
+            while not seen.endswith(b"}"):
+                seen += connection.recv(65536)
+        head, _, _ = seen.partition(b"\r\n\r\n")
+        names.append([line.partition(b":")[0] for line in head.split(b"\r\n")[1:]])
+    common = [b"date", b"content-type", b"x-amzn-requestid", *([b"connection"] if last else []), b"content-length"]
+    assert names == [common, common]
+
+
 def test_a_receive_behind_another_takes_nothing_before_its_turn(caller: Caller, sqs: Any, queue: str, fresh: Any) -> None:
     empty = sqs.create_queue(QueueName=fresh())["QueueUrl"]
     sqs.send_message(QueueUrl=queue, MessageBody="x")

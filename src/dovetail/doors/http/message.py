@@ -71,13 +71,15 @@ class Response:
         content_type: bytes = TEXT,
         headers: tuple[Header, ...] = (),
         undo: Callable[[], None] | None = None,
+        lines: bytes = b"",
     ) -> None:
         self.status = status
         self.body = body
         self.content_type = content_type
         self.headers = headers
-        self.lines = b""
-        """Content type and headers once more, as bytes, from a handler that gives thousands of answers a second and knows its values."""
+        self.lines = lines
+        """Content type and headers once more, as they go out, from a handler that gives thousands of answers a second and knows its
+        values."""
         self.undo = undo
         """Called in place of the answer where the caller has left before it could be written: what was handed out goes back."""
 
@@ -176,13 +178,14 @@ def encode(response: Response, *, date: bytes, close: bool, head: bool) -> bytes
     parts = [STATUS_LINES[response.status], date]
     if response.lines:
         parts.append(response.lines)
-    elif body:
-        parts += (b"content-type: ", response.content_type, b"\r\n")
-    for name, value in response.headers:
-        # A line break in a value would let whoever chose the value write headers, or whole answers, of their own.
-        if b"\r" in value or b"\n" in value:
-            raise ValueError(f"the value of {name!r} holds a line break")
-        parts += (name, b": ", value, b"\r\n")
+    else:
+        if body:
+            parts += (b"content-type: ", response.content_type, b"\r\n")
+        for name, value in response.headers:
+            # A line break in a value would let whoever chose the value write headers, or whole answers, of their own.
+            if b"\r" in value or b"\n" in value:
+                raise ValueError(f"the value of {name!r} holds a line break")
+            parts += (name, b": ", value, b"\r\n")
     if close:
         parts.append(b"connection: close\r\n")
     if response.status in BODILESS:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from ssl import SSLContext
 
 from ...service.metrics import Counter, Registry
+from ..held import Held
 from ..listening import Listening
 from .bounds import Bounds
 from .connection import Connection
-from .held import Held
 from .message import Handler, Request, date_line
 
 
@@ -28,9 +28,11 @@ class Server(Listening[Connection]):
         self.bounds = bounds or Bounds()
         super().__init__("http", self.bounds, registry or Registry())
         self.bodies: Held[Connection] = Held(
-            self.bounds.bodies_bytes_max, self.registry, "bodies", "bodies of requests that have not ended"
+            self.bounds.bodies_bytes_max, self.registry, "http_bodies", "bodies of requests that have not ended"
         )
-        self.unread: Held[Connection] = Held(self.bounds.unread_bytes_max, self.registry, "unread", "answers that callers leave unread")
+        self.unread: Held[Connection] = Held(
+            self.bounds.unread_bytes_max, self.registry, "http_unread", "answers that callers leave unread"
+        )
         self.slots_max = self.bounds.pipeline_max
         """Requests that a connection may have under way."""
         self._date = b""

@@ -37,6 +37,13 @@ class Bounds:
     """Of STAGE frames of one connection that are not durable yet; what comes beyond waits unread (room.py)."""
     staging_bytes_all_max: int = 64 * 1024 * 1024
     """Of all connections together."""
+    turn_frames_max: int = 1_024
+    """Frames of one connection that are taken before others have their turn. What is answered at once is never under way, and a delivery
+    of the socket has room for a hundred thousand of it."""
+    unfinished_bytes_max: int = 256 * 1024 * 1024
+    """Frames that are not whole yet, of all connections together (held.py): beyond it the one that began first is ended."""
+    unread_bytes_max: int = 256 * 1024 * 1024
+    """Answers that clients leave unread, counted from where a connection is no longer written to; the same."""
     queues_max: int = 100_000
     """Queues that one connection may have opened."""
     handshake_s: float = 10.0

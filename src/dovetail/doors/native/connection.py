@@ -4,14 +4,15 @@
                frames      slots         slots, one write a turn
 
 What waits is bounded in every place: the backlog by one delivery of the socket, because reading pauses while there is one; what is under
-way by `in_flight_max`, and of what is staged also by bytes (room.py); what is ready by the same, and by the credit of consumers; and
-nothing is put into bytes before it can be written. A client that does not read its answers is not read either. When the connection ends,
-whatever was not written goes back.
+way by `in_flight_max`, and of what is staged also by bytes (room.py); what is ready by the same, by what is taken in a turn, and by the
+credit of consumers; and nothing is put into bytes before it can be written. A client that does not read its answers is not read either.
+What all together leave unfinished or unread has bounds too (held.py). When a connection ends, whatever was not written goes back.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from operator import attrgetter
 from struct import error as struct_error
@@ -21,16 +22,18 @@ from typing import TYPE_CHECKING, Protocol, cast
 from dovetail.doors.native import answers, refusals
 from dovetail.doors.native.bounds import GREETING_BYTES_MAX, REQUEST_BYTES_MAX
 from dovetail.doors.native.fields import Malformed, NoSuchKind
-from dovetail.doors.native.frames import HEADER, HEADER_BYTES, VERSION, Broken, Event, Frame, Hello, Kind, Reader
+from dovetail.doors.native.frames import HEADER, HEADER_BYTES, VERSION, Broken, Data, Event, Frame, Hello, Kind, Reader
 from dovetail.doors.native.greeting import Caller, Greeting
 from dovetail.doors.native.opened import Opened
 from dovetail.doors.native.refusals import AccessDenied, NotOpened, ProtocolError
 from dovetail.doors.native.slots import NAMES, refused
-from dovetail.errors import BadRequest, DovetailError, LimitExceeded
+from dovetail.errors import BadRequest, DovetailError, LimitExceeded, Unavailable
 
 if TYPE_CHECKING:
     from dovetail.doors.native.door import Door
     from dovetail.doors.native.server import Server
+
+log = logging.getLogger("dovetail.native")
 
 UNLIMITED = frozenset((Kind.PING, Kind.CREDIT, Kind.STOP))
 """What no quota of requests counts: it keeps a connection going, or takes work off the node."""
@@ -74,7 +77,7 @@ class Connection(asyncio.Protocol):
     """All its state belongs to the loop; there are no locks."""
 
     __slots__ = (
-        "_backlog", "_greeting", "_last", "_paused", "_reader", "_scheduled", "_server", "_since", "_stalled", "_transport",
+        "_backlog", "_greeting", "_last", "_paused", "_reader", "_scheduled", "_server", "_since", "_stalled", "_taken", "_transport",
         "began", "caller", "door", "fd", "held", "over", "peer", "producers", "queues", "ready", "under_way", "waits", "writable",
     )  # fmt: skip
 
@@ -87,6 +90,8 @@ class Connection(asyncio.Protocol):
         self._backlog: deque[Event] = deque()
         self._last = 0
         self._paused = self._scheduled = False
+        self._taken = 0
+        """Frames since the last turn."""
         self._since = server.loop.time()
         self._stalled: set[Wait] = set()
         self.began = 0.0
@@ -130,15 +135,26 @@ class Connection(asyncio.Protocol):
             if not self._backlog and self._reader.empty and (plain := self._take_plain(data)):
                 if plain == len(data):
                     return
-                events = self._reader.feed(memoryview(data)[plain:])
+                events = self._feed(memoryview(data)[plain:])
             else:
-                events = self._reader.feed(data)
+                events = self._feed(data)
         else:
-            events = self._reader.feed(data)
+            events = self._feed(data)
         if self._backlog:
             self._backlog.extend(events)
         else:
             self._take(events)
+
+    def _feed(self, data: Data) -> list[Event]:
+        reader, unfinished = self._reader, self._server.unfinished
+        was_empty = reader.empty
+        events = reader.feed(data)
+        if not reader.empty:
+            for slowest in unfinished.hold(self, reader.unfinished_bytes):
+                slowest.finish(Unavailable("too many frames are being sent at once, and this one has taken longest; try again"))
+        elif not was_empty:
+            unfinished.let_go(self)
+        return events
 
     def eof_received(self) -> bool:
         # A client that closed looks the same as one that only stopped sending. We take it as gone: what was handed to a socket that nobody
@@ -148,10 +164,15 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.writable = False
         self._since = self._server.now()
+        if self._transport is not None and not self.over:
+            for slowest in self._server.unread.hold(self, self._transport.get_write_buffer_size()):
+                log.warning("%s leaves its answers unread, and too much of that is held: it is cut off", slowest.peer)
+                slowest.abort()
 
     def resume_writing(self) -> None:
         self.writable = True
         self._since = self._server.now()
+        self._server.unread.let_go(self)
         self.schedule()
 
     # Frames
@@ -175,20 +196,25 @@ class Connection(asyncio.Protocol):
 
     def _take(self, events: list[Event]) -> None:
         self.began = perf_counter()
-        room = self._server.bounds.in_flight_max
+        bounds = self._server.bounds
+        room, last = bounds.in_flight_max, bounds.turn_frames_max - self._taken
         for index, event in enumerate(events):
             if self.over:
                 return
-            if self.under_way >= room or not self.writable or self.held:
+            if self.under_way >= room or not self.writable or self.held or index >= last:
                 self._backlog.extend(events[index:])
+                self._taken += index
                 self._pause()
-                break
+                if index >= last:
+                    self.schedule()
+                return
             if type(event) is Frame:
                 self._frame(event)
             elif isinstance(event, Hello):
                 self._hello(event)
             elif isinstance(event, Broken):
                 self.finish(ProtocolError(event.text), event.number)
+        self._taken += len(events)
 
     def _frame(self, frame: Frame) -> None:
         number = frame.number
@@ -282,6 +308,7 @@ class Connection(asyncio.Protocol):
 
     def turn(self) -> None:
         self._scheduled = False
+        self._taken = 0
         if self.over:
             return
         self._flush()
@@ -391,6 +418,8 @@ class Connection(asyncio.Protocol):
         self.over = True
         self._backlog.clear()
         self._stalled.clear()
+        self._server.unfinished.let_go(self)
+        self._server.unread.let_go(self)
         waits, self.waits = self.waits, {}
         for wait in waits.values():
             wait.leave()

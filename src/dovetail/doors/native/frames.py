@@ -165,6 +165,11 @@ class Reader:
         """Nothing of a frame has arrived that is not whole yet."""
         return not self._size
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """What has arrived of a frame that is not whole yet."""
+        return self._size
+
     def feed(self, data: Data) -> list[Event]:
         if self._dead:
             return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ssl import SSLContext
 
+from dovetail.doors.held import Held
 from dovetail.doors.listening import Listening
 from dovetail.doors.native.bounds import Bounds
 from dovetail.doors.native.connection import Connection
@@ -20,6 +21,12 @@ class Server(Listening[Connection]):
         super().__init__("native", self.bounds, registry or Registry())
         self._door: Door | None = None
         self.now = self.loop.time
+        self.unfinished: Held[Connection] = Held(
+            self.bounds.unfinished_bytes_max, self.registry, "native_unfinished", "frames that are not whole yet"
+        )
+        self.unread: Held[Connection] = Held(
+            self.bounds.unread_bytes_max, self.registry, "native_unread", "answers that clients leave unread"
+        )
         self._bytes_out = self.registry.counter("dovetail_native_answer_bytes_total", "Bytes of answers given over the native door.").of()
 
     async def listen(self, host: str, port: int, tls: SSLContext | None = None) -> tuple[str, int]:

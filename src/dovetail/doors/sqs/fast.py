@@ -99,11 +99,10 @@ class _Plain(Later):
             return
         if body is not None:
             self.door.count_request(self.action, "ok", perf_counter() - self.began)
-            told = self.request_id.encode()
             undo = partial(self.known.lane.give_up, outcome) if self.undoes else None
-            answer = Response(200, body, jsonwire.CONTENT_TYPE, ((b"x-amzn-requestid", told),), undo)
-            answer.lines = b"%bx-amzn-requestid: %b\r\n" % (_TYPE_LINE if body else b"", told)
-            self.give(answer)
+            told = self.request_id.encode()
+            lines = b"%bx-amzn-requestid: %b\r\n" % (_TYPE_LINE if body else b"", told)
+            self.give(Response(200, body, jsonwire.CONTENT_TYPE, ((b"x-amzn-requestid", told),), undo, lines))
 
     def set_exception(self, error: BaseException) -> None:
         told = self.door.told(error, self.request_id)

@@ -37,6 +37,9 @@ class Engine(Protocol):
     def restart(self, number: int, *, wait: bool = True) -> None:
         """Start one that does not run, on the ports and the data that it had."""
 
+    def wait_ready(self) -> None:
+        """Until every server that runs serves."""
+
 
 class Maker(Protocol):
     def __call__(self, folder: Path, nodes: int = 1, *, sync_always: bool = False, stay: bool = False) -> Engine:

@@ -36,6 +36,7 @@ VERSION = "4.1.1"
 HEAP_MB = 512
 MESSAGE_BYTES_MAX = 2 * 1024 * 1024
 """The brokers' own default is 1 MiB, which is less than the largest legal message takes."""
+SESSION_MS = 3000
 _FORMAT_S = 120
 _ANSWER_S = 5.0
 _ANSWER_BYTES_MAX = 1 << 20
@@ -81,9 +82,13 @@ class KafkaServers(Servers):
     name = "kafka"
     title = "Kafka"
 
-    def __init__(self, folder: Path, nodes: int = 1, *, sync_always: bool = False, stay: bool = False) -> None:
-        """`sync_always`: the brokers sync each message to disk before they answer, which by themselves they never do."""
+    def __init__(
+        self, folder: Path, nodes: int = 1, *, sync_always: bool = False, stay: bool = False, session_ms: int = SESSION_MS
+    ) -> None:
+        """`sync_always`: the brokers sync each message to disk before they answer, which by themselves they never do. `session_ms`: one
+        that says nothing for so long leads nothing any more, whether it died or the machine is busy."""
         super().__init__(folder, nodes, stay=stay)
+        self._session_ms = session_ms
         self._sync_always = sync_always
         self._java = ""
         self._jars = Path()
@@ -110,7 +115,8 @@ class KafkaServers(Servers):
         for number in range(len(self.ports)):
             (self._folder / f"n{number + 1}").mkdir(parents=True, exist_ok=True)
             config = self._config(number)
-            arguments = ("kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", self._cluster, "-c", str(config))
+            # In one word: an id may begin as an option does.
+            arguments = ("kafka.tools.StorageTool", "format", "--ignore-formatted", f"--cluster-id={self._cluster}", "-c", str(config))
             with open(self._words(number), "ab") as words:
                 formatting.append(subprocess.Popen(self._command(*arguments), stdin=subprocess.DEVNULL, stdout=words, stderr=words))
         try:
@@ -158,7 +164,7 @@ class KafkaServers(Servers):
             "transaction.state.log.replication.factor": copies,
             "transaction.state.log.min.isr": in_sync,
             "group.initial.rebalance.delay.ms": 0,
-            "broker.session.timeout.ms": 3000,
+            "broker.session.timeout.ms": self._session_ms,
             "broker.heartbeat.interval.ms": 500,
         }
         if self._sync_always:

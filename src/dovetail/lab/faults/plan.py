@@ -95,7 +95,17 @@ class Full:
     what: What = "node"
 
 
-Action = Kill | Restart | Pause | Cut | Slow | Lossy | Full
+@dataclass(frozen=True, slots=True)
+class Power:
+    """The power of a whole machine room goes, and with it whatever nobody had synced; it is back after `for_s`."""
+
+    do: ClassVar[str] = "power"
+    what: What
+    for_s: float
+    which: Which = "all"
+
+
+Action = Kill | Restart | Pause | Cut | Slow | Lossy | Full | Power
 ACTIONS: Mapping[str, type[Any]] = {made.do: made for made in get_args(Action)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .plan import Cut, Full, Kill, Lossy, Pause, Plan, Restart, Slow
+from .plan import Cut, Full, Kill, Lossy, Pause, Plan, Power, Restart, Slow
 
 _ALL = (
     Plan(
@@ -42,6 +42,18 @@ _ALL = (
         every_s=4.0,
     ),
     Plan(
+        "power",
+        "an answer that says disk: power failure, and what was not synced is gone",
+        ((Power("node", 0.5),), (Power("node", 0.1),), ()),
+        every_s=4.0,
+    ),
+    Plan(
+        "power-brokers",
+        "an answer that says disk×3: the power of all brokers fails at once, and what they had not synced is gone",
+        ((Power("broker", 0.5),), (Power("broker", 0.5), Kill("node", 1.0)), ()),
+        every_s=8.0,
+    ),
+    Plan(
         "everything",
         "all promises, while nodes die and sleep and wires break at the same time",
         (
@@ -55,7 +67,7 @@ _ALL = (
     Plan(
         "moves",
         "a dead letter arrives once in the log of its queue, whoever dies or sleeps on the way",
-        ((Kill("node", 0.5),), (Pause("node", 3.0), Kill("node", 0.5)), (Kill("node", 2.0, "majority"),), (Cut(0.5),)),
+        ((Kill("node", 0.5),), (Pause("node", 3.0), Kill("node", 0.5)), (Kill("node", 2.0, "majority"),), (Cut(0.5),), ()),
         every_s=2.0,
         logs=3,
     ),

@@ -16,11 +16,12 @@ from . import history as histories
 from .history import History
 from .judge import Report, too_little, verdicts
 from .nodes import Node
-from .plan import Cut, Event, Full, Kill, Lossy, Pause, Plan, Restart, Slow, What, timeline
+from .plan import Cut, Event, Full, Kill, Lossy, Pause, Plan, Power, Restart, Slow, What, timeline
+from .power import PoweredDisk
 from .proxy import Proxy
 from .work import LEASE_MS, Workers
 
-STORES = ("local", "memory", "nats")
+STORES = ("local", "memory", "nats", "kafka")
 """`memory` keeps nothing when its node dies: what a judge says of it shows that he can say no."""
 DRAIN_S = 60.0
 PACE_S = 0.01
@@ -34,12 +35,17 @@ SHARED_HELD_MS = 2_000
 class Site:
     """What there is to break: nodes, each behind a wire, and perhaps the brokers of an engine."""
 
-    def __init__(self, folder: Path, store: str, nodes: int, brokers: int, logs: int) -> None:
+    def __init__(self, folder: Path, store: str, nodes: int, brokers: int, *, logs: int = 1, powered: bool = False) -> None:
+        """`powered`: what is kept lies on a disk whose power can be cut, and engines sync before they answer."""
         self._folder = folder
         self._store = store
         self._disk: Path | None = None
+        self._powered: PoweredDisk | None = None
         self.shared = store in ENGINES
-        self.engine: Engine | None = ENGINES[store](folder / "engine", brokers) if self.shared else None
+        if powered:
+            self._powered = PoweredDisk(folder)
+        place = self._powered.path if self._powered is not None else folder
+        self.engine: Engine | None = ENGINES[store](place / "engine", brokers, sync_always=powered) if self.shared else None
         self.brokers = brokers if self.shared else 0
         self._count = nodes if self.shared else 1
         self._logs = logs
@@ -56,9 +62,11 @@ class Site:
 
     async def start(self, seed: int, *, small_disk: bool) -> None:
         if self.engine is not None:
-            url = await asyncio.to_thread(self.engine.start) + "/faults" + (f"?logs={self._logs}" if self._logs > 1 else "")
+            said = ["synced=yes"] * (self._powered is not None) + [f"logs={self._logs}"] * (self._logs > 1)
+            url = await asyncio.to_thread(self.engine.start) + "/faults" + ("?" + "&".join(said) if said else "")
         else:
-            data = self._mounted() if small_disk else self._folder
+            disk = self._powered.path if self._powered is not None else self._folder
+            data = self._mounted() if small_disk else disk
             url = "memory:" if self._store == "memory" else f"local:{data / 'data'}"
         for number in range(self._count):
             node = Node(f"node-{number}", url, self._folder, () if self.shared else NODE_OPTIONS)
@@ -82,16 +90,31 @@ class Site:
     # Breaking
 
     async def begin(self, event: Event) -> None:
+        if isinstance(event.action, Power):
+            await asyncio.to_thread(self._lose_power)
         await asyncio.gather(*[self._begin(event, number) for number in event.numbers])
+        if isinstance(event.action, Power) and self._powered is not None:
+            await asyncio.to_thread(self._powered.power_off)
+
+    def _lose_power(self) -> None:
+        """Nobody answers any more, and then nothing is written: what was answered was answered before."""
+        assert self._powered is not None, "only a disk of our own can lose its power"
+        if self.engine is not None:
+            for number in range(self.brokers):
+                self.engine.pause(number)
+        else:
+            for node in self.nodes:
+                node.pause()
+        self._powered.cut()
 
     async def _begin(self, event: Event, number: int) -> None:
         action = event.action
         match action:
-            case Kill("broker") | Pause("broker") | Restart("broker"):
+            case Kill("broker") | Pause("broker") | Restart("broker") | Power("broker"):
                 assert self.engine is not None
                 harm = self.engine.pause if isinstance(action, Pause) else self.engine.kill
                 await asyncio.to_thread(harm, number)
-            case Kill():
+            case Kill() | Power():
                 await self.nodes[number].kill()
             case Restart():
                 await self.nodes[number].stop()
@@ -107,20 +130,24 @@ class Site:
                 await asyncio.to_thread(self._fill)
 
     async def end(self, event: Event) -> None:
+        if isinstance(event.action, Power) and self._powered is not None:
+            await asyncio.to_thread(self._powered.power_on)
         await asyncio.gather(*[self._end(event, number) for number in event.numbers])
+        if isinstance(event.action, Power) and self.engine is not None:
+            await asyncio.to_thread(self.engine.wait_ready)
 
     async def _end(self, event: Event, number: int) -> None:
         match event.action:
             case Pause("broker"):
                 assert self.engine is not None
                 await asyncio.to_thread(self.engine.resume, number)
-            case Kill("broker") | Restart("broker"):
+            case Kill("broker") | Restart("broker") | Power("broker"):
                 assert self.engine is not None
                 engine = self.engine
                 await asyncio.to_thread(lambda: engine.restart(number, wait=False))
             case Pause():
                 self.nodes[number].resume()
-            case Kill() | Restart():
+            case Kill() | Restart() | Power():
                 await self.nodes[number].start()
             case Cut() | Slow() | Lossy():
                 self.wires[number].heal()
@@ -146,6 +173,8 @@ class Site:
             await asyncio.to_thread(self.engine.stop)
         if self._disk is not None:
             await asyncio.to_thread(subprocess.run, ["umount", "-l", str(self._disk)], check=False)
+        if self._powered is not None:
+            await asyncio.to_thread(self._powered.close)
 
 
 async def run(
@@ -161,11 +190,12 @@ async def run(
     say: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """Everything that was started is gone at the end. `keep`: where to write the history."""
-    site = Site(folder, store, nodes, brokers, plan.logs)
+    actions = [action for together in plan.rounds for action in together]
+    site = Site(folder, store, nodes, brokers, logs=plan.logs, powered=any(isinstance(action, Power) for action in actions))
     history = History()
     workers: Workers | None = None
     try:
-        await site.start(seed, small_disk=any(isinstance(action, Full) for together in plan.rounds for action in together))
+        await site.start(seed, small_disk=any(isinstance(action, Full) for action in actions))
         events = timeline(plan, seconds, seed, site.counts)
         workers = Workers(history, site.url, seed, PACE_S)
         await workers.start()
@@ -218,7 +248,13 @@ async def _break(site: Site, events: Sequence[Event], began: float, say: Callabl
 
 
 def able(plan: Plan, store: str) -> bool:
-    """Can this be broken there? One node has no brokers, and one log; a disk is filled only under a node that writes to one."""
-    full = any(isinstance(action, Full) for together in plan.rounds for action in together)
-    several = plan.logs > 1 and store != "nats"
-    return not several and not (full and store != "local") and not ("broker" in plan.needs() and store not in ENGINES)
+    """Can this be broken there? One node has no brokers, and one log; a disk is filled only under a node that writes to one, and its
+    power is cut where answers say that they are on it."""
+    if plan.logs > 1 and store not in ENGINES:
+        return False
+    actions = [action for together in plan.rounds for action in together]
+    if any(isinstance(action, Full) for action in actions) and store != "local":
+        return False
+    if any(isinstance(action, Power) and store != {"node": "local", "broker": "nats"}.get(action.what) for action in actions):
+        return False
+    return not ("broker" in plan.needs() and store not in ENGINES)

@@ -27,10 +27,11 @@ from nats.js.object_store import ObjectStore
 from ...errors import StorageError, Unavailable
 from ..shared.engine import HEARD_S, Take
 from ..shared.health import Health
+from ..shared.place import place_of
 from . import stream
 from .health import health
-from .place import Place
 
+PORT = 4222
 CONNECT_S = 3.0
 RECONNECT_S = 0.05
 ASK_S = 5.0
@@ -45,15 +46,15 @@ _logger = logging.getLogger("dovetail.logs.nats")
 
 
 class JetStream:
-    def __init__(self, place: Place, log: int = 0) -> None:
+    def __init__(self, url: str, log: int = 0) -> None:
         """`log`: which of the namespace's logs, from 0 on."""
-        self._place, self._log = place, log
-        self.name = place.shown + (f" (log {log})" if log else "")
+        self._place, self._log = place_of(url, PORT), log
+        self.name = self._place.shown + (f" (log {log})" if log else "")
         self.durability = "memory"
         self.packet_bytes_max = 0
         self.replicas = 0
-        self._stream = stream.stream_name(place.namespace, log)
-        self._subject = stream.subject(place.namespace, log)
+        self._stream = stream.stream_name(self._place.namespace, log)
+        self._subject = stream.subject(self._place.namespace, log)
         self._client: Client | None = None
         self._js: JetStreamContext | None = None
         self._acks = ""
@@ -70,9 +71,8 @@ class JetStream:
         self.packet_bytes_max = client.max_payload - stream.PAYLOAD_SLACK
         for problem in stream.unfit(version.major, version.minor, client.max_payload):
             raise StorageError(f"{self.name}: {problem}")
-        # A server tells of the others of its cluster. Three that are named are meant, also where one of them is not there yet.
-        known = max(len(self._place.servers), len(client.servers))
-        replicas = self._place.replicas or (3 if known >= 3 else 1)
+        # A server tells of the others of its cluster.
+        replicas = self._place.copies(len(client.servers))
         give_up = monotonic() + OPEN_S
         while True:
             try:
@@ -87,7 +87,7 @@ class JetStream:
                     raise StorageError(f"{self.name}: its stream or bucket could not be had: {error!r}") from error
                 await asyncio.sleep(OPEN_PAUSE_S)
                 js = await self._connected()
-        self.durability = stream.durability(self.replicas, self._place.synced)
+        self.durability = self._place.durability(self.replicas)
 
     async def _connected(self) -> JetStreamContext:
         if self._js is not None and self._client is not None and self._client.is_connected:
@@ -104,10 +104,11 @@ class JetStream:
 
         # Given several, the library gives up where the first one greets it badly; and left to its own measure it tries for two minutes.
         why: Exception | None = None
-        for server in random.sample(self._place.servers, len(self._place.servers)):
+        credentials = self._place.credentials and f"{self._place.credentials}@"
+        for host in random.sample(self._place.hosts, len(self._place.hosts)):
             try:
                 client = await nats.connect(
-                    [server],
+                    [f"nats://{credentials}{host}"],
                     name="dovetail",
                     allow_reconnect=False,
                     connect_timeout=CONNECT_S,

@@ -7,8 +7,8 @@ from nats.js import JetStreamContext, api
 from nats.js.errors import BucketNotFoundError, NotFoundError
 
 from ..shared.health import Copy, Health
+from ..shared.place import Place
 from . import stream
-from .place import Place
 
 
 async def health(client: Client, place: Place, ask_s: float) -> Health | None:
@@ -28,7 +28,7 @@ async def health(client: Client, place: Place, ask_s: float) -> Health | None:
     return Health(
         place.shown,
         f"NATS {version.major}.{version.minor}.{version.patch}",
-        stream.durability(replicas, place.synced),
+        place.durability(replicas),
         copies,
         max(1, info.state.first_seq),
         info.state.last_seq + 1,

@@ -106,9 +106,3 @@ def _limited(value: float | None) -> bool:
 
 def _word(value: object) -> str:
     return str(getattr(value, "value", value))
-
-
-def durability(replicas: int, synced: bool) -> str:
-    """JetStream answers from the page caches of a majority; only `sync_interval: always` puts it on the disks first."""
-    kind = "disk" if synced else "memory"
-    return f"{kind}×3" if replicas >= 3 else kind

@@ -128,7 +128,7 @@ class Export:
 
     def _start(self, name: str, known: Place | None) -> Place:
         survey = self._survey
-        stand = survey.stand(name)
+        stand = survey.stand(name, sure=True)
         if known is None:
             survey.acknowledge(name, stand)
             first = survey.place(name, stand, self.options.starting) if self.options.tap else stand.next

@@ -1,4 +1,4 @@
-"""What callers make the node hold: bytes of requests that are not whole yet, or of answers that are not read, of all connections together.
+"""What callers make a door hold: bytes of requests that are not whole yet, or of answers that are not read, of all connections together.
 
 Each connection has bounds of its own, and twenty thousand of them would still fill any memory. Beyond the bound the one that began first
 gives way: an honest caller is done in a moment, so whoever has been at it longest is the one that is slow, broken or hostile. (Refusing
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from ...service.metrics import Registry
+from ..service.metrics import Registry
 
 T = TypeVar("T")
 
@@ -20,13 +20,12 @@ class Held(Generic[T]):
     __slots__ = ("_bytes_max", "_gave_way", "_of", "bytes")
 
     def __init__(self, bytes_max: int, registry: Registry, name: str, what: str) -> None:
+        """`name` begins with the door's, and is that of its metrics."""
         self._bytes_max = bytes_max
         self._of: dict[T, int] = {}
         self.bytes = 0
-        registry.gauge(f"dovetail_http_{name}_bytes", f"Bytes of {what}.").of().read(lambda: self.bytes)
-        self._gave_way = registry.counter(
-            f"dovetail_http_{name}_cut_total", f"Callers cut off because all together held too much: {what}."
-        ).of()
+        registry.gauge(f"dovetail_{name}_bytes", f"Bytes of {what}.").of().read(lambda: self.bytes)
+        self._gave_way = registry.counter(f"dovetail_{name}_cut_total", f"Callers cut off because all together held too much: {what}.").of()
 
     def hold(self, holder: T, size: int) -> list[T]:
         """It holds so much now. Returns those that give way for it, which may be itself; nothing is held for them any more."""
