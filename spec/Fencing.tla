@@ -67,7 +67,7 @@ Lands(entry, by) ==
 Settling(kind, g) == [kind |-> kind, queue |-> 1, sequences |-> <<g.sequence>>, deliveries |-> <<g.delivery>>, amount |-> Lease]
 
 Pushing(body) == [kind |-> "push", queues |-> <<1>>, items |-> <<[body |-> body, delay |-> 0]>>, address |-> 0, producer |-> Nobody]
-Popping == [kind |-> "pop", queue |-> 1, most |-> 1, lease |-> Lease, delete |-> FALSE, wait |-> 0, address |-> 0]
+Popping == [kind |-> "pop", queue |-> 1, most |-> 1, lease |-> Lease, delete |-> FALSE, wait |-> 0, once |-> FALSE, address |-> 0]
 Giving(kind, g) == [Settling(kind, g) EXCEPT !.amount = 0]
 
 Says(w) ==

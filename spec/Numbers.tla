@@ -93,7 +93,7 @@ InitTogether ==
 
 Receives ==
   /\ used < Deliveries
-  /\ LET r == Said([kind |-> "pop", queue |-> 1, most |-> 1, lease |-> Lease, delete |-> FALSE, wait |-> 0, address |-> 0], s.time)
+  /\ LET r == Said([kind |-> "pop", queue |-> 1, most |-> 1, lease |-> Lease, delete |-> FALSE, wait |-> 0, once |-> FALSE, address |-> 0], s.time)
      IN  /\ r.outcomes[1].value # <<>>
          /\ s' = r.state
          /\ given' = given \cup {<<r.outcomes[1].value[1][1], r.outcomes[1].value[1][2]>>}

@@ -38,7 +38,7 @@ Produces ==
 Receives(c) ==
   /\ hands[c] = Empty
   /\ VisibleIn(s.lanes[1], s.time) # {}
-  /\ \E r \in {Said([kind |-> "pop", queue |-> 1, most |-> 1, lease |-> Lease, delete |-> FALSE, wait |-> 0, address |-> 0], 0)} :
+  /\ \E r \in {Said([kind |-> "pop", queue |-> 1, most |-> 1, lease |-> Lease, delete |-> FALSE, wait |-> 0, once |-> FALSE, address |-> 0], 0)} :
        /\ s' = FromNow(r.state)
        /\ hands' = [hands EXCEPT ![c] = <<r.outcomes[1].value[1][1], r.outcomes[1].value[1][2]>>]
   /\ UNCHANGED <<pushed, faults>>

@@ -81,7 +81,7 @@ Line(line, t) == SelectSeq(line, LAMBDA w : w.until > t)
 
 Popped(s, e, o, popped) ==
   LET waits == popped.taken = <<>> /\ o.wait > 0 /\ e.writer # Nobody
-      waiter == [writer |-> e.writer, waiter |-> o.address, most |-> o.most, lease |-> o.lease, until |-> s.time + o.wait]
+      waiter == [writer |-> e.writer, waiter |-> o.address, most |-> o.most, lease |-> o.lease, until |-> s.time + o.wait, once |-> o.once]
       lane == IF waits THEN [popped.lane EXCEPT !.line = Append(@, waiter)] ELSE popped.lane
   IN  Result([s EXCEPT !.lanes[o.queue] = lane], [what |-> IF waits THEN "waiting" ELSE "popped", value |-> popped.taken])
 
@@ -92,10 +92,17 @@ Pop(s, e, o) ==
            popped == Take(l, IF first THEN Lowest(VisibleIn(l, s.time), o.most) ELSE <<>>, s.time + o.lease, o.delete, <<>>)
        IN  The({Popped(s, e, o, p) : p \in {popped}})
 
-(* A lane gives what is visible to those who wait there; one with count left goes to the end of the line. *)
+(* Receivers that have left are withdrawn by their writer. *)
+Withdraw(s, e, o) ==
+  LET line == Line(s.lanes[o.queue].line, s.time)
+      stay == IF Keeps("withdrawing") THEN SelectSeq(line, LAMBDA w : w.writer # e.writer \/ w.waiter \notin o.waiters) ELSE line
+  IN  IF o.queue \notin DOMAIN s.lanes THEN Result(s, Refused)
+      ELSE Result([s EXCEPT !.lanes[o.queue].line = stay], Done(Len(line) - Len(stay)))
+
+(* A lane gives what is visible to those who wait there; one with count left goes to the end of the line, unless it takes once. *)
 Given(s, q, w, popped) ==
   LET count == Len(popped.taken)
-      rest == IF count < w.most THEN <<[w EXCEPT !.most = @ - count]>> ELSE <<>>
+      rest == IF count < w.most /\ ~(w.once /\ Keeps("taking once")) THEN <<[w EXCEPT !.most = @ - count]>> ELSE <<>>
       handed == {[position |-> s.position, queue |-> q, sequence |-> popped.taken[i][1], delivery |-> popped.taken[i][2]] : i \in 1..count}
       writers == IF w.writer \in DOMAIN s.writers THEN [s.writers EXCEPT ![w.writer].handed = @ \cup handed] ELSE s.writers
   IN  [s EXCEPT !.lanes[q] = [popped.lane EXCEPT !.line = @ \o rest], !.writers = writers]
@@ -257,6 +264,7 @@ Create(s, o) == Result([s EXCEPT !.lanes = @ @@ (o.queue :> NewLane)], Done(o.qu
 Do(s, e, o) ==
   CASE o.kind = "push"         -> Push(s, o)
     [] o.kind = "pop"          -> Pop(s, e, o)
+    [] o.kind = "withdraw"     -> Withdraw(s, e, o)
     [] o.kind \in {"complete", "requeue", "extend", "release", "reclaim", "cancel", "reschedule"} -> Settle(s, o)
     [] o.kind = "completepush" -> CompletePush(s, o)
     [] o.kind = "producer"     -> OpenProducer(s, o)

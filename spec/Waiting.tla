@@ -18,9 +18,10 @@ VARIABLES
   missed,   \* how many steps of time each writer was silent for
   given,    \* every receipt: [sequence, delivery, to, writer, position]
   holder,
+  gone,     \* receivers that were withdrawn
   wrong
 
-vars == <<s, pushes, pops, named, missed, given, holder, wrong>>
+vars == <<s, pushes, pops, named, missed, given, holder, gone, wrong>>
 
 Writers == {"A", "B"}
 NoHolder == 0
@@ -28,7 +29,7 @@ NoHolder == 0
 Init ==
   /\ s = [NewState EXCEPT !.time = 1, !.lanes = 1 :> NewLane, !.writers = [w \in Writers |-> NewWriter(0)]]
   /\ pushes = 0 /\ pops = 0 /\ named = [w \in Writers |-> 0] /\ missed = [w \in Writers |-> 0]
-  /\ given = {} /\ holder = <<>> /\ wrong = {}
+  /\ given = {} /\ holder = <<>> /\ gone = {} /\ wrong = {}
 
 Live(t) == t.lanes[1].live
 Alive(t, g) == g.sequence \in DOMAIN Live(t) /\ g.delivery # 0 /\ Live(t)[g.sequence].delivery = g.delivery
@@ -58,28 +59,38 @@ Lands(w, o, by, step, applied) ==
       /\ missed' = [x \in Writers |-> IF x = w THEN 0 ELSE Min(Silence, missed[x] + (IF step > 0 THEN 1 ELSE 0))]
       /\ wrong' = wrong
            \cup (IF settled /\ holder[n] # by THEN {"a stale receipt changed something"} ELSE {})
+           \cup (IF \E g \in new : g.to \in gone THEN {"somebody who had left was served"} ELSE {})
+           \cup (IF \E g \in new, h \in given : g.to = h.to THEN {"somebody was served twice"} ELSE {})
            \cup (IF \E g \in new : still(g) THEN {"somebody was overtaken"} ELSE {})
            \cup (IF \E x \in silent : missed'[x] < Silence THEN {"an election made somebody look dead"} ELSE {})
            \cup (IF \E g \in ended : g.position <= heard[g.writer] THEN {"what was named as seen was taken away"} ELSE {})
 
 SaysPush(w, step, applied) ==
-  /\ pushes < Pushes /\ pushes' = pushes + 1 /\ UNCHANGED pops
+  /\ pushes < Pushes /\ pushes' = pushes + 1 /\ UNCHANGED <<pops, gone>>
   /\ \E delay \in {0, 1} :
        Lands(w, [kind |-> "push", queues |-> <<1>>, items |-> <<[body |-> pushes + 1, delay |-> delay]>>, address |-> 0,
                  producer |-> Nobody], 0, step, applied)
 
 SaysPop(w, step, applied) ==
-  /\ pops < Pops /\ pops' = pops + 1 /\ UNCHANGED pushes
+  /\ pops < Pops /\ pops' = pops + 1 /\ UNCHANGED <<pushes, gone>>
   /\ \E wait \in IF w = "A" THEN {Wait} ELSE {0, Wait} :
-       Lands(w, [kind |-> "pop", queue |-> 1, most |-> 1, lease |-> Lease, delete |-> FALSE, wait |-> wait, address |-> s.position + 1], 0, step, applied)
+       Lands(w, [kind |-> "pop", queue |-> 1, most |-> 2, lease |-> Lease, delete |-> FALSE, wait |-> wait, once |-> TRUE,
+                address |-> s.position + 1], 0, step, applied)
+
+SaysWithdraw(w, applied) ==
+  /\ UNCHANGED <<pushes, pops>>
+  /\ \E i \in DOMAIN s.lanes[1].line :
+       /\ s.lanes[1].line[i].writer = w
+       /\ gone' = gone \cup {s.lanes[1].line[i].waiter}
+       /\ Lands(w, [kind |-> "withdraw", queue |-> 1, waiters |-> {s.lanes[1].line[i].waiter}], 0, 0, applied)
 
 SaysSettle(w, step, applied) ==
-  /\ UNCHANGED <<pushes, pops>>
+  /\ UNCHANGED <<pushes, pops, gone>>
   /\ \E g \in given, kind \in {"complete", "release"} :
        Lands(w, [kind |-> kind, queue |-> 1, sequences |-> <<g.sequence>>, deliveries |-> <<g.delivery>>, amount |-> 0], g.to, step, applied)
 
 SaysTick(w, step, applied) ==
-  /\ UNCHANGED <<pushes, pops>>
+  /\ UNCHANGED <<pushes, pops, gone>>
   /\ Lands(w, [kind |-> "tick"], 0, step, applied)
 
 (* How far the writer says that it has replayed: it matters only where something was handed to it. *)
@@ -88,7 +99,7 @@ Applied(w) == IF s.writers[w].handed = {} THEN {named[w]} ELSE {named[w], s.posi
 Next ==
   /\ s.position < Entries
   /\ \E w \in Writers : \E applied \in Applied(w) :
-       \/ SaysPush(w, 0, applied) \/ SaysSettle(w, 0, applied)
+       \/ SaysPush(w, 0, applied) \/ SaysWithdraw(w, applied) \/ SaysSettle(w, 0, applied)
        \/ \E step \in {0, 1} : SaysPop(w, step, applied)
        \/ \E step \in {1, Long} : SaysTick(w, step, applied)
 
@@ -97,6 +108,8 @@ Spec == Init /\ [][Next]_vars
 NoLostWakeUp == Line(s.lanes[1].line, s.time) = <<>> \/ VisibleIn(s.lanes[1], s.time) = {}
 AtMostOneLiveDelivery == \A g, h \in given : g.sequence = h.sequence /\ Alive(s, g) /\ Alive(s, h) => g.to = h.to
 StaleReceiptChangesNothing == "a stale receipt changed something" \notin wrong
+WhoLeftIsServedNoMore == "somebody who had left was served" \notin wrong
+EachIsServedOnce == "somebody was served twice" \notin wrong
 NobodyIsOvertaken == "somebody was overtaken" \notin wrong
 AnElectionKillsNobody == "an election made somebody look dead" \notin wrong
 WhatWasSeenStays == "what was named as seen was taken away" \notin wrong

@@ -51,6 +51,9 @@ class House:
     near = True
     """The node is on the test's own loop: after so many turns it has got so far and no further."""
 
+    quiet = True
+    """Receivers who wait write nothing."""
+
     owns_time = True
     """The test's clock is the log's, too."""
     retimes = True

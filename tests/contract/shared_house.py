@@ -91,6 +91,7 @@ class SharedHouse(House):
     """`nodes` share the log; tests speak to `node`, which is the one there is, or all of them in turn."""
 
     near = False
+    quiet = False
     retimes = False
 
     def __init__(self, kind: Kind, folder: Path) -> None:

@@ -22,8 +22,8 @@ DAY = 86_400_000
 
 class Generator:
     """`shared` makes entries of several writers, with waiters; `grouped` gives queues groups; `beyond` adds stages and reservations;
-    `renew` lets writers give up and open anew, and their old entries and Opens arrive late;
-    `apart` makes the log one of two, with queues 1 and 3: 2 and 4 lie in the other."""
+    `renew` lets writers give up and open anew, and their old entries and Opens arrive late; `leaving` lets receivers take
+    once and withdraw; `apart` makes the log one of two, with queues 1 and 3: 2 and 4 lie in the other."""
 
     def __init__(
         self,
@@ -33,10 +33,11 @@ class Generator:
         silence: bool = False,
         beyond: bool = False,
         renew: bool = False,
+        leaving: bool = False,
         apart: bool = False,
     ) -> None:
         self.random = Random(seed)
-        self.renew = renew
+        self.renew, self.leaving = renew, leaving
         self.writers = [b"a" * 16, b"b" * 16, b"c" * 16]
         self.opened: list[Entry] = []
         self.shared, self.grouped, self.silence, self.beyond, self.apart = shared, grouped, silence, beyond, apart
@@ -186,7 +187,11 @@ class Generator:
             lease = max(lease, 1) if lease != DEFAULT else lease
         # A waiter with an attempt and count left would be served twice; which of the two a repeat gets is no promise.
         most = 1 if wait and attempt else r.choice((1, 1, 2, 3, 10, 40))
-        return op.Pop(queue, most, lease, not wait and not attempt and r.random() < 0.15, wait, attempt)
+        return op.Pop(queue, most, lease, not wait and not attempt and r.random() < 0.15, wait, attempt, bool(wait) and self.once())
+
+    def once(self) -> bool:
+        """Without a draw where nobody asks for it: seeds that are tests stay what they were."""
+        return self.leaving and self.random.random() < 0.5
 
     def operation(self) -> Any:
         r = self.random
@@ -194,6 +199,9 @@ class Generator:
         queue = self.known(number)
         if self.beyond and r.random() < 0.3:
             return self.staging() if r.random() < 0.4 else self.reserving(number)
+        if self.leaving and r.random() < 0.1:
+            known = [w.address for w in queue.waiters[:8]]
+            return op.Withdraw(number, r.sample(known, r.randrange(1, len(known) + 1)) if known else [16])
         if self.apart and r.random() < 0.35:
             return self.crossing(number)
         kind = r.random()

@@ -84,7 +84,7 @@ class Oracle(Crossing):
                     queue.waiters.pop(0)
                     if waiter.attempt:
                         queue.attempts[waiter.attempt] = (self.time, [(t.sequence, t.delivery) for t in popped.taken])
-                    if len(popped.taken) < waiter.most:
+                    if len(popped.taken) < waiter.most and not waiter.once:
                         waiter.most -= len(popped.taken)
                         queue.waiters.append(waiter)
                     if waiter.writer in self.writers:

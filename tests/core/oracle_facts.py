@@ -52,6 +52,7 @@ class Waiter:
     lease_ms: int
     until: int
     attempt: bytes
+    once: bool = False
 
 
 @dataclass

@@ -120,12 +120,20 @@ class Flow(Fair):
             popped = self._take(queue, o.max, o.lease_ms, o.delete)
         if not popped.taken and waits:
             queue.waiters = [w for w in queue.waiters if not o.attempt or w.attempt != o.attempt]
-            queue.waiters.append(Waiter(self.writer, address, o.max, o.lease_ms, self.time + o.wait_ms, o.attempt))
+            queue.waiters.append(Waiter(self.writer, address, o.max, o.lease_ms, self.time + o.wait_ms, o.attempt, o.once))
             self.line += [o.queue] if o.queue not in self.line else []
             return popped._replace(waiting=True)
         if o.attempt and popped.taken and not o.delete:
             queue.attempts[o.attempt] = (self.time, [(t.sequence, t.delivery) for t in popped.taken])
         return popped
+
+    def do_withdraw(self, o: op.Withdraw, _: int) -> Outcome:
+        queue = self.queues.get(o.queue)
+        if queue is None:
+            return Refusal(Why.NO_QUEUE)
+        leaving = [w for w in queue.waiters if w.address in o.waiters and w.writer == self.writer]
+        queue.waiters = [w for w in queue.waiters if w not in leaving]
+        return Done(len(leaving))
 
     def _taken(self, m: Message) -> Taken:
         return Taken(m.sequence, 1, m.delivery, *m.place, [m.receives], m.pushed, m.first_received, m.origin)

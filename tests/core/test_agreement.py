@@ -54,6 +54,11 @@ def test_a_shared_log_whose_writers_give_up_and_open_anew_answers_as_the_oracle_
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_shared_log_whose_receivers_take_once_and_withdraw_answers_as_the_oracle_does(seed: int) -> None:
+    agree(Generator(seed, shared=True, grouped=bool(seed % 2), silence=seed % 3 == 0, renew=seed % 4 == 0, leaving=True))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_log_with_stages_and_reservations_answers_as_the_oracle_does(seed: int) -> None:
     agree(Generator(seed, grouped=bool(seed % 2), beyond=True))
 

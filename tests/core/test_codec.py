@@ -42,6 +42,8 @@ OPERATIONS: list[Any] = [
     Push((1,), Column.of([b"x", b"y"]), [5]),
     op.Pop(1, 10, DEFAULT, True, 20_000, b"attempt"),
     op.Pop(1, 1),
+    op.Pop(1, 1, wait_ms=20_000, once=True),
+    op.Withdraw(1, [5, 7]),
     op.Complete(1, [1, 2, BIG], [3, 4, 5]),
     op.Complete(1, [], []),
     op.Requeue(1, [1], [2], DEFAULT),

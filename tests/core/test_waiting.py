@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.core.column import Column
-from dovetail.core.operation import Attributes, Complete, Create, Head, Open, Pop, Push, Refusal, Retime, Tick, Why
-from dovetail.core.versions import APPLY_VERSION
+from dovetail.core.operation import Attributes, Complete, Create, Done, Head, Open, Pop, Push, Refusal, Retime, Tick, Why, Withdraw
+from dovetail.core.state import State
+from dovetail.core.versions import APPLY_VERSION, WAITING_VERSION
 from tests.core.world import Entry, World, plain
 
 A, B = b"a" * 16, b"b" * 16
@@ -85,6 +86,41 @@ def test_one_with_count_left_goes_to_the_end() -> None:
     log(A, Pop(1, 5, wait_ms=1000))
     log(B, push(b"x"), push(b"y"), push(b"z"))
     assert log.given == [[1], [2], [3]]
+
+
+def test_one_that_takes_once_leaves_with_its_first_hand_out() -> None:
+    log = Shared(Attributes())
+    log(A, Pop(1, 5, wait_ms=1000, once=True))
+    log(B, push(b"x", b"y"), push(b"z"))
+    assert log.given == [[1, 2]] and log.world.state.lanes[1].counts(log.now) == (1, 0, 2)
+
+
+def test_before_its_version_taking_once_means_nothing_and_nobody_withdraws() -> None:
+    state = State()
+    state.version = WAITING_VERSION - 1
+    operations = [
+        (Open(A, WAITING_VERSION),),
+        (Create(1, Attributes()),),
+        (Pop(1, 5, wait_ms=1000, once=True),),
+        (push(b"x"), push(b"y"), Withdraw(1, [3 << 16])),
+    ]
+    for number, said in enumerate(operations):
+        applied = state.apply(number + 1 << 16, Head(1000, A, number), said, [number << 16] * len(said))
+    assert [handout.popped.taken[0].sequence for handout in applied.handouts] == [1, 2]
+    assert applied.outcomes[2] == Refusal(Why.VERSION) and len(state.lanes[1].waiters.line) == 1
+
+
+def test_a_receiver_that_is_withdrawn_is_served_no_more_and_those_behind_it_are() -> None:
+    log = Shared(Attributes())
+    log(A, Pop(1, 1, wait_ms=1000))
+    named = [log.world.position - 16]
+    log(A, Pop(1, 2, wait_ms=1000))
+    assert log(B, Withdraw(1, named)) == Done(0), "somebody else's"
+    assert log(A, Withdraw(1, named)) == Done(1)
+    assert log(A, Withdraw(1, named)) == Done(0)
+    assert log(A, Withdraw(2, named)).why is Why.NO_QUEUE
+    log(B, push(b"x", b"y"))
+    assert log.given == [[1, 2]]
 
 
 def test_no_later_pop_overtakes_those_that_wait() -> None:

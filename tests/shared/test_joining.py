@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from dovetail import Node
@@ -122,22 +120,6 @@ async def test_a_receive_that_finds_nothing_does_not_rely_on_what_is_late(impati
             # No wait for the other node's replay: the receive itself finds out.
             assert [message.body for message in await late.receive()] == [b"%d" % number]
             await made.same()
-
-
-async def test_receivers_that_wait_write_nothing_and_are_woken_by_what_another_node_sends(impatient: None) -> None:
-    async with world(2) as made:
-        here, there = made.nodes
-        queue, other = await here.queue("orders"), await there.queue("orders")
-        other.lane._store.fresh_s = -1.0
-        waiting = asyncio.ensure_future(other.receive(wait_s=600))
-        await asyncio.sleep(0.05)
-        tail = made.service.next
-        for _ in range(60):
-            made.clock.advance(5)
-            await asyncio.sleep(0)
-        assert made.service.next == tail
-        await queue.send(b"a")
-        assert [message.body for message in await waiting] == [b"a"]
 
 
 async def test_a_name_whose_lane_is_gone_is_free_again(impatient: None) -> None:

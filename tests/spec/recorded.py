@@ -22,7 +22,7 @@ from tests.spec.replay import NOBODY, NONE, Record
 
 SETTLING = {op.Complete: "complete", op.Requeue: "requeue", op.Extend: "extend", op.Release: "release"}
 BY_SEQUENCE = {op.Reclaim: "reclaim", op.Cancel: "cancel", op.Reschedule: "reschedule"}
-COUNTED = (op.Purge, op.Carry, op.Skip)
+COUNTED = (op.Purge, op.Carry, op.Skip, op.Withdraw)
 """Their Done says how many."""
 
 
@@ -85,8 +85,11 @@ class Recorder:
                     "lease": self._lease(o.queue, o.lease_ms),
                     "delete": o.delete,
                     "wait": o.wait_ms,
+                    "once": o.once,
                     "address": address,
                 }
+            case op.Withdraw():
+                return {"kind": "withdraw", "queue": o.queue, "waiters": frozenset(o.waiters)}
             case op.CompletePush():
                 return {"kind": "completepush", "complete": self._settle(o.complete, "complete"), "push": self._push(o.push, address)}
             case op.ProducerOpen():
@@ -170,8 +173,8 @@ def _live(state: State, queue: int) -> tuple[Any, ...]:
 class Plain(Generator):
     """Random entries of what the specification speaks of, in times that TLC can count."""
 
-    def __init__(self, seed: int, shared: bool = False, silence: bool = False, renew: bool = False) -> None:
-        super().__init__(seed, shared=shared, grouped=False, silence=silence, renew=renew)
+    def __init__(self, seed: int, shared: bool = False, silence: bool = False, renew: bool = False, leaving: bool = False) -> None:
+        super().__init__(seed, shared=shared, grouped=False, silence=silence, renew=renew, leaving=leaving)
         self.now = 1_000_000
 
     def rules(self) -> Attributes:

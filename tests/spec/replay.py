@@ -114,7 +114,14 @@ def line(waiters: tuple[Record, ...], time: int) -> tuple[Record, ...]:
 
 def popped(s: Record, e: Record, o: Record, given: Record) -> Record:
     waits = not given["taken"] and o["wait"] > 0 and e["writer"] != NOBODY
-    waiter = {"writer": e["writer"], "waiter": o["address"], "most": o["most"], "lease": o["lease"], "until": s["time"] + o["wait"]}
+    waiter = {
+        "writer": e["writer"],
+        "waiter": o["address"],
+        "most": o["most"],
+        "lease": o["lease"],
+        "until": s["time"] + o["wait"],
+        "once": o["once"],
+    }
     lane = {**given["lane"], "line": (*given["lane"]["line"], waiter)} if waits else given["lane"]
     return result(with_lane(s, o["queue"], lane), {"what": "waiting" if waits else "popped", "value": given["taken"]})
 
@@ -129,9 +136,18 @@ def pop(s: Record, e: Record, o: Record) -> Record:
     return popped(s, e, o, given)
 
 
+def withdraw(s: Record, e: Record, o: Record) -> Record:
+    if o["queue"] not in s["lanes"]:
+        return result(s, refused())
+    lane = s["lanes"][o["queue"]]
+    waiting = line(lane["line"], s["time"])
+    stay = tuple(w for w in waiting if w["writer"] != e["writer"] or w["waiter"] not in o["waiters"])
+    return result(with_lane(s, o["queue"], {**lane, "line": stay}), done(len(waiting) - len(stay)))
+
+
 def given(s: Record, q: int, w: Record, took: Record) -> Record:
     count = len(took["taken"])
-    rest = ({**w, "most": w["most"] - count},) if count < w["most"] else ()
+    rest = ({**w, "most": w["most"] - count},) if count < w["most"] and not w["once"] else ()
     handed = {(s["position"], q, taken[0], taken[1]) for taken in took["taken"]}
     writers = s["writers"]
     if w["writer"] in writers:
@@ -351,6 +367,8 @@ def do(s: Record, e: Record, o: Record) -> Record:
             return push(s, o)
         case "pop":
             return pop(s, e, o)
+        case "withdraw":
+            return withdraw(s, e, o)
         case "complete" | "requeue" | "extend" | "release" | "reclaim" | "cancel" | "reschedule":
             return settle(s, o)
         case "completepush":

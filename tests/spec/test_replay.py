@@ -21,7 +21,7 @@ from tests.spec import recorded, replay
 from tests.spec.recorded import Plain, Recorder, disagreement, of_generator, tampered, through_the_core
 from tests.spec.test_models import SPEC, check
 
-KINDS: tuple[dict[str, bool], ...] = ({}, {"shared": True}, {"shared": True, "silence": True, "renew": True})
+KINDS: tuple[dict[str, bool], ...] = ({}, {"shared": True, "leaving": True}, {"shared": True, "silence": True, "renew": True})
 LIES = ("a completed message is delivered again", "a receipt of an old delivery is accepted")
 CONSTANTS = {
     "Without": "nothing",

@@ -8,7 +8,7 @@
     Leave …   core/movecodec.py
     Facts…    | kind | 0 | bytes of namespace u16 | 0 u32 | number u64 | age u64 | bytes u64 | namespace | name
 
-To add a kind: give it a free number in `Kind` (44 to 47 are facts taps; 52 to 63, 69 to 71, 77 to 79 and 128 on are free; 85 to 127 are
+To add a kind: give it a free number in `Kind` (44 to 47 are facts taps; 53 to 63, 69 to 71, 77 to 79 and 128 on are free; 85 to 127 are
 kept for forks), a NamedTuple in operation.py, a line in _ENCODERS and in _DECODERS, and an apply handler
 in state.py; raise the apply version when old nodes would not know it. Never change the bytes of a kind that was released.
 
@@ -281,7 +281,7 @@ def _decode_pop(data: Data) -> op.Pop:
     _, flags, attempt_size, most, queue, lease_ms, wait_ms = _POP.unpack_from(data)
     if not 1 <= most <= BATCH_MESSAGES_MAX or lease_ms < op.DEFAULT or len(data) != _POP.size + attempt_size:
         raise CodecError(f"a pop of {most} messages for {lease_ms} ms in {len(data)} bytes")
-    return op.Pop(queue, most, lease_ms, bool(flags & 1), wait_ms, bytes(data[_POP.size :]))
+    return op.Pop(queue, most, lease_ms, bool(flags & 1), wait_ms, bytes(data[_POP.size :]), bool(flags & 2))
 
 
 def _decode_complete_push(data: Data) -> op.CompletePush:
@@ -389,7 +389,7 @@ _ENCODERS: dict[type[Any], Callable[[Any], bytes]] = {
     **{made: _fixed_encoder(kind, layout) for made, (kind, layout) in _FIXED.items()},
     Push: encode_push,
     op.Open: lambda o: _OPEN.pack(Kind.OPEN, o.writer, o.version) + o.before,
-    op.Pop: lambda o: _POP.pack(Kind.POP, o.delete, len(o.attempt), o.max, o.queue, o.lease_ms, o.wait_ms) + o.attempt,
+    op.Pop: lambda o: _POP.pack(Kind.POP, o.delete | o.once << 1, len(o.attempt), o.max, o.queue, o.lease_ms, o.wait_ms) + o.attempt,
     op.Complete: lambda o: _encode_settle(Kind.COMPLETE, o.queue, o.sequences, o.deliveries, 0),
     op.Requeue: lambda o: _encode_settle(Kind.REQUEUE, o.queue, o.sequences, o.deliveries, o.after_ms),
     op.Extend: lambda o: _encode_settle(Kind.EXTEND, o.queue, o.sequences, o.deliveries, o.lease_ms),
@@ -397,6 +397,7 @@ _ENCODERS: dict[type[Any], Callable[[Any], bytes]] = {
     op.Reclaim: lambda o: _encode_settle(Kind.RECLAIM, o.queue, o.sequences, None, 0),
     op.Cancel: lambda o: _encode_settle(Kind.CANCEL, o.queue, o.sequences, None, 0),
     op.Reschedule: lambda o: _encode_settle(Kind.RESCHEDULE, o.queue, o.sequences, None, o.after_ms),
+    op.Withdraw: lambda o: _encode_settle(Kind.WITHDRAW, o.queue, o.waiters, None, 0),
     op.CompletePush: lambda o: (
         _encode_settle(Kind.COMPLETE_PUSH, o.complete.queue, o.complete.sequences, o.complete.deliveries, 0) + encode_push(o.push)
     ),
@@ -440,6 +441,7 @@ _DECODERS: dict[int, Callable[[Data], Operation]] = {
     Kind.RECLAIM: _settle_decoder(op.Reclaim, False, False),
     Kind.CANCEL: _settle_decoder(op.Cancel, False, False),
     Kind.RESCHEDULE: _settle_decoder(op.Reschedule, False, True),
+    Kind.WITHDRAW: _settle_decoder(op.Withdraw, False, False),
     Kind.COMPLETE_PUSH: _decode_complete_push,
     Kind.CARRY: _decode_carry,
     Kind.REGISTER: _decode_register,

@@ -6,7 +6,8 @@ it, it is outside of receive counts, and its record stays until the target has s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from dovetail.core import noting, pushing, reserving
 from dovetail.core.chronicle import Fact
@@ -165,3 +166,12 @@ def forget(state: State, o: Forget, _: int) -> Outcome:
     gone = len(known.judged) - len(kept)
     known.low, known.judged = o.low, kept
     return Done(gone)
+
+
+HANDLERS: dict[type[Any], Callable[[State, Any, int], Outcome]] = {
+    Divide: divide,
+    Leave: leave,
+    Arrive: arrive,
+    MoveSettle: settle,
+    Forget: forget,
+}

@@ -8,6 +8,7 @@
 | Create, Configure, Drop | a lane begins, changes its rules, ends |
 | Push | messages join one or several lanes, stored once |
 | Pop | visible messages are leased (or, in the mode *delete*, removed) |
+| Withdraw | receivers that wait in a lane leave it |
 | Complete, Requeue, Extend, Release | a delivery is settled, given back, prolonged, undone: each names receipts |
 | Reclaim, Cancel, Reschedule | the same without a receipt, by sequence |
 | CompletePush | complete and push, all or nothing |
@@ -104,6 +105,7 @@ class Kind(IntEnum):
     TRIM = 49
     TICK = 50
     RETIME = 51
+    WITHDRAW = 52
     STAGE = 64
     PUBLISH = 65
     UNSTAGE = 66
@@ -210,6 +212,14 @@ class Pop(NamedTuple):
     delete: bool = False
     wait_ms: int = 0
     attempt: bytes = b""
+    once: bool = False
+    """Whoever waits leaves with the first hand-out, whatever of `max` is left: its caller is answered with that one."""
+
+
+class Withdraw(NamedTuple):
+    queue: int
+    waiters: Sequence[int]
+    """The addresses of their Pops. Only the writer who said them may."""
 
 
 class Complete(NamedTuple):
@@ -440,6 +450,7 @@ Operation = (
     | Drop
     | Push
     | Pop
+    | Withdraw
     | Complete
     | Requeue
     | Extend

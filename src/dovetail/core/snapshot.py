@@ -234,7 +234,7 @@ def _lane_facts(lane: Lane, stretch: Stretch | None) -> dict[str, Any]:
         "taps": {name: [tap.next, tap.age_ms, tap.bytes, tap.lost_first, tap.lost_count] for name, tap in lane.taps.by_name.items()},
         "stretches": [*lane.taps.stretches, *([stretch] if stretch is not None else [])],
         "recent": [column.tolist() for column in recent.columns()],
-        "waiters": [[w.writer.hex(), w.waiter, w.most, w.lease_ms, w.delete, w.until, w.attempt.hex()] for w in lane.waiters],
+        "waiters": [[w.writer.hex(), w.waiter, w.most, w.lease_ms, w.delete, w.until, w.attempt.hex(), w.once] for w in lane.waiters],
         "attempts": [[key.hex(), made.time, made.sequences, made.deliveries] for key, made in lane.attempts.kept.items()],
         "epochs": lane.epochs,
         "reservations": {name: _reservation_facts(known) for name, known in lane.reservations.items()},
@@ -268,8 +268,9 @@ def _lane_from(facts: dict[str, Any]) -> Lane:
     for column, values in zip(lane.taps.recent.columns(), facts["recent"], strict=True):
         column.extend(values)
     lane.waiters = Waiters(
-        Waiter(bytes.fromhex(writer), waiter, most, lease, delete, until, bytes.fromhex(attempt))
-        for writer, waiter, most, lease, delete, until, attempt in facts["waiters"]
+        # Snapshots from before a waiter could take once do not say so.
+        Waiter(bytes.fromhex(writer), waiter, most, lease, delete, until, bytes.fromhex(attempt), *once)
+        for writer, waiter, most, lease, delete, until, attempt, *once in facts["waiters"]
     )
     for key, time, sequences, deliveries in facts["attempts"]:
         lane.attempts.put(bytes.fromhex(key), Attempt(time, tuple(sequences), tuple(deliveries)))
@@ -462,7 +463,7 @@ def _state_from(facts: dict[str, Any]) -> State:
     state.stages.owners = {bytes.fromhex(key): batch for key, batch in facts.get("owners", [])}
     # Snapshots from before there were shared logs have none.
     state.digests = Digests(facts.get("digest", 0), state.position)
-    # Nor have those from before version 5 these.
+    # Nor have those from before version 6 these.
     state.logs, state.place = facts.get("log", (1, 0))
     for source, target, low, judged in facts.get("arrivals", []):
         arrivals = state.arrivals[source, target] = Arrivals()

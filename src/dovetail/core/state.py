@@ -33,7 +33,7 @@ from dovetail.core.operation import (
 )
 from dovetail.core.producers import Producer, Producers
 from dovetail.core.stages import Stages
-from dovetail.core.versions import APPLY_VERSION, FACTS_VERSION, MOVES_VERSION, STAGES_VERSION
+from dovetail.core.versions import APPLY_VERSION, FACTS_VERSION, MOVES_VERSION, STAGES_VERSION, WAITING_VERSION
 from dovetail.core.waiting import Attempt, Waiter
 from dovetail.core.writers import Handed, Writers
 
@@ -43,8 +43,7 @@ class State:
 
     def __init__(self) -> None:
         self.version = APPLY_VERSION
-        self.key = b""
-        self.salt = 0
+        self.key, self.salt = b"", 0
         self.time = 0
         self.ahead_s = 0
         """Of the last entry; apply itself never looks at it."""
@@ -61,9 +60,8 @@ class State:
         self.logs, self.place = 1, 0
         """Of the namespace, and which of them this one is."""
         self.leaving: dict[tuple[int, int], None] = {}
-        """(source, target) between which something is on its way: what the lanes say, at hand."""
         self.arrivals: dict[tuple[int, int], Arrivals] = {}
-        """(source, target) → what came from a queue of another log."""
+        """(source, target): between which something is on its way, as their lanes say; and what came here from another log."""
         self.waiting: dict[int, None] = {}
         """Queues with waiters in their lanes (shared logs), in the order in which they began to wait."""
         self.chronicle = Chronicle()
@@ -162,7 +160,7 @@ class State:
             self._note_handout(waiter.writer, lane.queue, popped)
             handouts.append(Handout(waiter.writer, waiter.waiter, popped))
             count = sum(taken.length for taken in popped.taken)
-            if count < waiter.most:
+            if count < waiter.most and not waiter.once:
                 line.append(waiter._replace(most=waiter.most - count))
         return lane.buried > before
 
@@ -298,12 +296,17 @@ class State:
         # No later Pop overtakes those that wait already.
         popped = Popped(o.queue, (), 0) if lane.waiters or self._full(lane) else self._take(lane, o.max, o.lease_ms, o.delete)
         if not popped.taken and waits:
-            lane.waiters.join(Waiter(self._writer, address, o.max, o.lease_ms, o.delete, self.time + o.wait_ms, o.attempt))
+            once = o.once and self.version >= WAITING_VERSION
+            lane.waiters.join(Waiter(self._writer, address, o.max, o.lease_ms, o.delete, self.time + o.wait_ms, o.attempt, once))
             self.waiting[o.queue] = None
             return popped._replace(waiting=True)
         if o.attempt and popped.taken and not o.delete:
             self._remember(lane, o.attempt, popped)
         return popped
+
+    def _withdraw(self, o: op.Withdraw, _: int) -> Outcome:
+        lane = self.lane(o.queue)
+        return Refusal(Why.NO_QUEUE, str(o.queue)) if lane is None else Done(lane.waiters.withdraw(self._writer, frozenset(o.waiters)))
 
     def _remember(self, lane: Lane, attempt: bytes, popped: Popped) -> None:
         sequences = tuple(taken.sequence + i for taken in popped.taken for i in range(taken.length))
@@ -464,6 +467,7 @@ _HANDLERS: dict[type[Any], Handler] = {
     op.Drop: State._drop,
     op.Push: pushing.push,
     op.Pop: State._pop,
+    op.Withdraw: _since(WAITING_VERSION, State._withdraw),
     op.Complete: State._complete,
     op.Requeue: State._requeue,
     op.Extend: State._extend,
@@ -492,9 +496,5 @@ _HANDLERS: dict[type[Any], Handler] = {
     op.StageExpire: _since(STAGES_VERSION, staging.expire),
     op.StageCarry: _since(STAGES_VERSION, staging.carry),
     **dict.fromkeys(get_args(op.Reserving), _since(STAGES_VERSION, State._reserving)),
-    op.Divide: _since(MOVES_VERSION, crossing.divide),
-    op.Leave: _since(MOVES_VERSION, crossing.leave),
-    op.Arrive: _since(MOVES_VERSION, crossing.arrive),
-    op.MoveSettle: _since(MOVES_VERSION, crossing.settle),
-    op.Forget: _since(MOVES_VERSION, crossing.forget),
+    **{made: _since(MOVES_VERSION, handler) for made, handler in crossing.HANDLERS.items()},
 }

@@ -10,7 +10,9 @@ STAGES_VERSION = 3
 """From here on there are stages and reservations; before, their operations are refused."""
 FACTS_VERSION = 4
 """From here on there are facts taps; before, their operations are refused."""
-MOVES_VERSION = 5
+WAITING_VERSION = 5
+"""From here on a waiting receiver may take only once, and may withdraw; before, `once` meant nothing and a Withdraw is refused."""
+MOVES_VERSION = 6
 """From here on a namespace may have several logs, and messages move between them; before, the operations for it are refused."""
-APPLY_VERSION = 5
+APPLY_VERSION = 6
 """What this node speaks."""

@@ -1,14 +1,15 @@
 """Receivers that wait inside the state of a lane (shared logs), and receive attempts that may be repeated.
 
 A Pop that finds nothing and may wait stays here. After every operation the lane serves its waiters in order; no later Pop overtakes;
-one with count left goes to the end; the same attempt replaces its waiter; one whose time is over leaves.
+one with count left goes to the end, unless it takes once; the same attempt replaces its waiter; one whose time is over leaves, and so does
+one that its writer withdraws.
 On `local` waiters live in the node's memory instead and this stays empty.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from dovetail.limits import ATTEMPT_KEPT_MS
@@ -23,6 +24,7 @@ class Waiter(NamedTuple):
     delete: bool
     until: int
     attempt: bytes
+    once: bool = False
 
 
 class Waiters:
@@ -47,6 +49,12 @@ class Waiters:
     def leave_with(self, writer: bytes) -> None:
         if any(waiter.writer == writer for waiter in self.line):
             self.line = deque(waiter for waiter in self.line if waiter.writer != writer)
+
+    def withdraw(self, writer: bytes, waiters: Collection[int]) -> int:
+        """Those of this writer that are named leave; answers how many there were."""
+        before = len(self.line)
+        self.line = deque(waiter for waiter in self.line if waiter.waiter not in waiters or waiter.writer != writer)
+        return before - len(self.line)
 
     def __bool__(self) -> bool:
         return bool(self.line)

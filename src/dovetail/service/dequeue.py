@@ -3,6 +3,9 @@
 Each queue that somebody waits for has a line. It sleeps until the queue's next due time, is woken earlier by a push or by whatever else
 may have made a message visible, and looks every few seconds all the same, in case a hint was missed. A pop for a waiting receiver is
 submitted in the very turn in which the push was, so both ride one sync. A receiver that leaves takes no message with it.
+
+Where the lane has a line of its own, in which receivers of several nodes stand, they stand there: a push hands its message over, and
+nobody is woken in vain.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from dovetail.clock import Clock, Handle
 from dovetail.core.operation import DEFAULT
 from dovetail.errors import DovetailError, LimitExceeded, OverInFlight
 from dovetail.limits import WAIT_MS_MAX
-from dovetail.stores.store import Delivery, Handed, Lane, Popping
+from dovetail.stores.store import Delivery, Handed, Lane, Popping, Standing
 
 T = TypeVar("T")
 
@@ -136,21 +139,25 @@ class Dequeue:
         self._clock = clock
         self._now = now
         self._lines: dict[int, _Line] = {}
+        self._standing: dict[int, dict[Standing, None]] = {}
+        """Receivers that stand in the lines of lanes, by queue."""
         self._tickets = 0
         self._waits = True
 
     def waiting(self, queue: int) -> int:
         line = self._lines.get(queue)
-        return len(line.waiting) if line is not None else 0
+        return (len(line.waiting) if line is not None else 0) + len(self._standing.get(queue, ()))
 
     def end_waiting(self) -> None:
         """Nobody waits any more, now or later: every wait ends at once, as if its time were up."""
         self._waits = False
         for line in list(self._lines.values()):
             line.end()
+        for standing in [one for members in self._standing.values() for one in members]:
+            standing.end()
 
     def close(self, error: DovetailError) -> None:
-        """Whoever waits is told so at once."""
+        """Whoever waits is told so at once. (Those who stand in a lane are told by its store.)"""
         for line in list(self._lines.values()):
             line.fail(error)
 
@@ -165,7 +172,7 @@ class Dequeue:
             if got:
                 return got
         if wait_ms and self._waits:
-            return await self._wait(lane, most, lease_ms, wait_ms, lambda waiter: self._turn(lane, waiter, delete))
+            return await self._wait(lane, most, lease_ms, wait_ms, lambda popping: self._take(lane, popping, delete))
         if lane.is_full():
             raise OverInFlight
         return []
@@ -174,9 +181,48 @@ class Dequeue:
         """The same for a receiver that takes runs, and that found nothing: it stands in line. Nothing is written while it waits."""
         if not wait_ms or not self._waits:
             return []
-        return await self._wait(lane, most, lease_ms, wait_ms, _turn_in_columns)
+        return await self._wait(lane, most, lease_ms, wait_ms, _runs)
 
-    async def _wait(self, lane: Lane, most: int, lease_ms: int, wait_ms: int, take: Callable[[_Waiter], Awaitable[list[T]]]) -> list[T]:
+    async def _wait(self, lane: Lane, most: int, lease_ms: int, wait_ms: int, take: Callable[[Popping], Awaitable[list[T]]]) -> list[T]:
+        standing = lane.stand(most, lease_ms, wait_ms)
+        if standing is None:
+            return await self._wait_here(lane, most, lease_ms, wait_ms, take)
+        until = self._clock.boot_ms() + wait_ms
+        while True:
+            got, over = await self._stand(lane.queue, standing, until, take)
+            if got or over or not self._waits:
+                return got
+            # What it was handed had been taken away again, or could not be kept.
+            again = lane.stand(most, lease_ms, until - self._clock.boot_ms())
+            if again is None:
+                return []
+            standing = again
+
+    async def _stand(
+        self, queue: int, standing: Standing, until: int, take: Callable[[Popping], Awaitable[list[T]]]
+    ) -> tuple[list[T], bool]:
+        """What it gets, and whether its time is up."""
+        over = False
+
+        def time_is_up() -> None:
+            nonlocal over
+            over = True
+            standing.end()
+
+        members = self._standing.setdefault(queue, {})
+        members[standing] = None
+        alarm = self._clock.call_at(until, time_is_up)
+        try:
+            return await take(standing), over
+        finally:
+            alarm.cancel()
+            del members[standing]
+            if not members and self._standing.get(queue) is members:
+                del self._standing[queue]
+
+    async def _wait_here(
+        self, lane: Lane, most: int, lease_ms: int, wait_ms: int, take: Callable[[Popping], Awaitable[list[T]]]
+    ) -> list[T]:
         line = self._lines.get(lane.queue)
         if line is None:
             line = self._lines[lane.queue] = _Line(lane, self._clock, self._now)
@@ -195,7 +241,8 @@ class Dequeue:
         try:
             while True:
                 line.join(waiter)
-                got = await take(waiter)
+                popping = await _called(waiter)
+                got = await take(popping) if popping is not None else []
                 if got or over or not self._waits:
                     return got
                 waiter = _Waiter(ticket, most, lease_ms)
@@ -206,12 +253,9 @@ class Dequeue:
             if not line.members:
                 self._lines.pop(lane.queue, None)
 
-    async def _turn(self, lane: Lane, waiter: _Waiter, delete: bool) -> list[Delivery]:
-        """Wait to be called, and take what there is. Receive-and-delete gets a lease first and completes it before it answers, so that a
-        receiver that left in the meantime takes nothing with it."""
-        popping = await _called(waiter)
-        if popping is None:
-            return []
+    async def _take(self, lane: Lane, popping: Popping, delete: bool) -> list[Delivery]:
+        """Take what there is. Receive-and-delete gets a lease first and completes it before it answers, so that a receiver that left in the
+        meantime takes nothing with it."""
         try:
             got = await _taken(popping)
         except OverInFlight:
@@ -222,10 +266,7 @@ class Dequeue:
         return got
 
 
-async def _turn_in_columns(waiter: _Waiter) -> list[Handed]:
-    popping = await _called(waiter)
-    if popping is None:
-        return []
+async def _runs(popping: Popping) -> list[Handed]:
     try:
         return await popping.runs()
     except OverInFlight:

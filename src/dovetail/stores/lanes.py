@@ -21,7 +21,7 @@ from dovetail.stores.committer import Share, parts
 from dovetail.stores.handed import HandedOut
 from dovetail.stores.reserving import LaneReservations
 from dovetail.stores.singles import LaneSingles
-from dovetail.stores.store import Counts, Delivery, Handed, Number, Outgoing, Reply, Stored, TapFacts, Tapped, Waiting
+from dovetail.stores.store import Counts, Delivery, Handed, Number, Outgoing, Reply, Standing, Stored, TapFacts, Tapped, Waiting
 
 if TYPE_CHECKING:
     from dovetail.stores.replayed import Replayed
@@ -119,14 +119,16 @@ class ReplayedLane(LaneColumns, LaneSingles, LaneReservations):
         return repeat._replace(id=_id(Item(self._record(address), index), self.queue, repeat.sequence, self._store.state.salt))
 
     def pop(self, most: int, lease_ms: int = DEFAULT, *, delete: bool = False, attempt: bytes = b"") -> ReplayedPopping:
-        if not 1 <= most <= BATCH_MESSAGES_MAX:
-            raise LimitExceeded(f"{most} messages asked for; 1 to {BATCH_MESSAGES_MAX} are allowed")
+        check_most(most)
         self._alive()
         if attempt:
             return ReplayedPopping(self, self._submit(op.Pop(self._lane.queue, most, lease_ms, delete, 0, attempt)), lease_ms)
         future: asyncio.Future[Any] = self._store.loop.create_future()
         self._store.committer.pop(self._lane.queue, most, lease_ms, delete, future, alone=self._alone(most))
         return ReplayedPopping(self, future, lease_ms)
+
+    def stand(self, most: int, lease_ms: int, wait_ms: int) -> Standing | None:
+        return None
 
     def pop_for(self, reply: Reply, most: int, lease_ms: int = DEFAULT) -> None:
         self._alive()
@@ -400,6 +402,11 @@ def _tell(reply: Reply, done: asyncio.Future[Any]) -> None:
         reply.set_exception(error)
     else:
         reply.set_result(done.result())
+
+
+def check_most(most: int) -> None:
+    if not 1 <= most <= BATCH_MESSAGES_MAX:
+        raise LimitExceeded(f"{most} messages asked for; 1 to {BATCH_MESSAGES_MAX} are allowed")
 
 
 _PLAIN = list(Outgoing(b""))[2:]

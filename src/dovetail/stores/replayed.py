@@ -149,35 +149,40 @@ class Replayed(StoreColumns, StoreStages, StoreFacts):
 
     def _applied(self, entry: Entry, head: Head, operations: Sequence[Operation]) -> Sequence[Outcome]:
         outcomes = self._apply(self.state, entry, head, operations)
-        self.chores.count(sum(map(len, entry.records)) + OPERATION_COST_BYTES * len(operations))
-        if self.watchers:
-            for operation in operations:
-                self._hint(operation)
+        self._look_at(entry, operations)
         return outcomes
 
-    def _hint(self, operation: Operation) -> None:
-        """Tell whoever waits for these queues that something may be visible now."""
-        queues: Sequence[int]
-        if isinstance(operation, op.Push):
-            queues = operation.queues
-        elif isinstance(operation, op.CompletePush):
-            queues = (operation.complete.queue, *operation.push.queues)
-        elif isinstance(operation, op.Pop):
-            lane = self.state.lanes.get(operation.queue)
-            queues = (operation.queue, lane.attributes.dead_letter if lane is not None else 0)
-        elif isinstance(operation, op.Arrive):
-            queues = operation.push.queues
-        elif isinstance(operation, op.MoveSettle):
-            queues = (operation.source,)
-        elif isinstance(operation, op.Move | op.Publish):
-            # Each message may have gone back to another queue; stages may have named any.
-            queues = tuple(self.watchers)
-        else:
-            queues = (getattr(operation, "queue", 0),)
-        for queue in queues:
-            changed = self.watchers.get(queue)
-            if changed is not None:
-                changed(0)
+    def _look_at(self, entry: Entry, operations: Sequence[Operation]) -> None:
+        """It was applied: what else there is to do."""
+        self.chores.count(sum(map(len, entry.records)) + OPERATION_COST_BYTES * len(operations))
+        if self.watchers:
+            for queue in self._touched(operations, self.watchers):
+                changed = self.watchers.get(queue)
+                if changed is not None:
+                    # Something may be visible now.
+                    changed(0)
+
+    def _touched(self, operations: Sequence[Operation], watched: Mapping[int, object]) -> list[int]:
+        """Those of the watched queues that these operations may have changed."""
+        touched: list[int] = []
+        for operation in operations:
+            if isinstance(operation, op.Push):
+                touched += operation.queues
+            elif isinstance(operation, op.CompletePush):
+                touched += (operation.complete.queue, *operation.push.queues)
+            elif isinstance(operation, op.Pop):
+                lane = self.state.lanes.get(operation.queue)
+                touched += (operation.queue, lane.attributes.dead_letter if lane is not None else 0)
+            elif isinstance(operation, op.Arrive):
+                touched += operation.push.queues
+            elif isinstance(operation, op.MoveSettle):
+                touched.append(operation.source)
+            elif isinstance(operation, op.Move | op.Publish):
+                # Each message may have gone back to another queue; stages may have named any.
+                touched += watched
+            else:
+                touched.append(getattr(operation, "queue", 0))
+        return [queue for queue in touched if queue in watched]
 
     def pushing(self, queue: int, count: int) -> None:
         """A push was submitted: whoever waits for it may submit a pop now, and both share one sync."""

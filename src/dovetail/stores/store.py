@@ -15,6 +15,8 @@ from dovetail.core.operation import DEFAULT, Attributes, Kind, Published, Push
 from dovetail.core.receipts import Part
 from dovetail.stores.factsseam import FactsRead as FactsRead
 from dovetail.stores.factsseam import FactsStore
+from dovetail.stores.popping import Popping as Popping
+from dovetail.stores.popping import Standing as Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,18 +216,6 @@ class Landed(NamedTuple):
     """16 bytes for each message, where a repeat is of one that had an id of its own; else empty."""
 
 
-class Popping(Protocol):
-    """A pop on its way: submitted when it was made, awaited when it suits."""
-
-    def __await__(self) -> Generator[Any, None, list[Delivery]]: ...
-
-    def runs(self) -> Awaitable[list[Handed]]:
-        """Awaited in place of it: the same in columns."""
-
-    def abandon(self) -> None:
-        """The receiver has left: it takes no message with it."""
-
-
 class Reserving(Protocol):
     """A batch on its way: submitted when it was made, awaited when it suits."""
 
@@ -301,6 +291,10 @@ class Lane(Protocol):
         """The id that the lane made for a message without one of its own."""
 
     def pop(self, most: int, lease_ms: int = DEFAULT, *, delete: bool = False, attempt: bytes = b"") -> Popping: ...
+
+    def stand(self, most: int, lease_ms: int, wait_ms: int) -> Standing | None:
+        """Wait in the lane itself, first come first served among the receivers of all nodes. None where receivers wait in memory: then
+        they are told by `watch`."""
 
     def complete(self, receipts: Sequence[str]) -> Awaitable[list[bool]]: ...
 

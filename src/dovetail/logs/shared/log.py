@@ -153,7 +153,8 @@ class SharedLog:
             await future
 
     async def _follow(self) -> None:
-        while True:
+        # Not for ever: an engine may swallow the cancellation that ends it, where something came in the same moment.
+        while self._error is None:
             try:
                 first, following = await self.engine.bounds()
                 if first > self._spool.next:

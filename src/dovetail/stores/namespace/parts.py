@@ -109,6 +109,8 @@ def together(figures: Iterable[Mapping[str, tuple[float, str]]]) -> dict[str, tu
             before = made.get(name, (None, what))[0]
             if before is None:
                 made[name] = value, what
+            elif name == "dovetail_log_writer":
+                continue  # That of the catalog.
             elif name == "dovetail_log_connected":
                 made[name] = min(before, value), what
             else:

@@ -55,6 +55,8 @@ class SharedCommitter(Committer):
         """When the replay was last known to have everything: what an entry that came back was written after."""
         self._walls: dict[int, tuple[int, float]] = {}
         """Number → when it was first published, on the wall and monotonically."""
+        self.spoke_ms = time.boot_ms()
+        """When an entry of ours was last on its way."""
         self._fatal = False
         self._given_up: set[bytes] = set()
         """Writers of ours whose callers were told that the outcome is not known."""
@@ -81,6 +83,7 @@ class SharedCommitter(Committer):
     def _head(self) -> Head:
         number = self._done + 1 + len(self._flying)
         self._walls[number] = self._shared_time.wall_ms(), monotonic()
+        self.spoke_ms = self._shared_time.boot_ms()
         state = self._state
         return Head(self._time.now(), self.writer, number, state.position, state.digests.value, self._time.ahead_s())
 

@@ -10,6 +10,7 @@ to be at the tail; after that whoever looks appends a Pop, which finds what ther
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,9 +20,11 @@ from typing import Self
 from dovetail.clock import Clock
 from dovetail.core import crossing
 from dovetail.core import operation as op
+from dovetail.core.chunk import LEASED
 from dovetail.core.operation import Attributes, Done, Head, Operation, Outcome, Refusal, Why
 from dovetail.core.state import State
-from dovetail.errors import BadRequest, DovetailError, StorageError
+from dovetail.core.versions import WAITING_VERSION
+from dovetail.errors import BadRequest, Closed, DovetailError, StorageError
 from dovetail.logs.log import Entry
 from dovetail.logs.shared.log import SharedLog
 from dovetail.logs.shared.packet import SHIFT
@@ -29,11 +32,12 @@ from dovetail.stores.batches import error_of
 from dovetail.stores.chores import Chores
 from dovetail.stores.committer import Committer
 from dovetail.stores.entrytime import EntryTime
-from dovetail.stores.lanes import ReplayedLane
+from dovetail.stores.lanes import ReplayedLane, check_most
 from dovetail.stores.replayed import Replay, Replayed
 from dovetail.stores.shared.chores import SharedChores, SharedSnapshots
 from dovetail.stores.shared.committer import SharedCommitter
 from dovetail.stores.shared.time import SharedTime
+from dovetail.stores.shared.waits import Wait, Waits
 from dovetail.stores.store import Waiting
 
 FRESH_S = 1.0
@@ -57,6 +61,18 @@ class SharedLane(ReplayedLane):
         self._watched = changed is not None
         super().watch(changed)
 
+    def stand(self, most: int, lease_ms: int, wait_ms: int) -> Wait | None:
+        store = self._store
+        store.check_reach()
+        check_most(most)
+        self._alive()
+        return store.waits.join(self, most, lease_ms, wait_ms) if store.state.version >= WAITING_VERSION else None
+
+    def holds(self, sequence: int, delivery: int) -> bool:
+        """Is the message with that receiver still?"""
+        found = self._lane.find(sequence)
+        return found is not None and found[0].states[found[1]] == LEASED and found[0].delivery(found[1]) == delivery
+
     def peek(self, most: int, after: int = 0) -> list[Waiting]:
         self._store.check_reach()
         return super().peek(most, after)
@@ -76,6 +92,7 @@ class SharedStore(Replayed):
         self._loaded = state
         super().__init__(log, clock, snapshot_bytes)
         self.fresh_s = FRESH_S
+        self.waits = Waits(self)
         self.on_cut: Callable[[DovetailError], None] = lambda error: None
 
     @classmethod
@@ -129,22 +146,30 @@ class SharedStore(Replayed):
         return False
 
     async def close(self) -> None:
+        self.waits.fail(Closed())
+        # What that withdraws is submitted in the next turn.
+        await asyncio.sleep(0)
         await super().close()
+        self.waits.close()
         await self.log.shut()
 
     # Replaying
 
-    @staticmethod
-    def _apply(state: State, entry: Entry, head: Head, operations: Sequence[Operation]) -> Sequence[Outcome]:
-        return state.apply(entry.after, head, operations, entry.addresses[1:], entry.stamp).outcomes
-
     def _applied(self, entry: Entry, head: Head, operations: Sequence[Operation]) -> Sequence[Outcome]:
-        outcomes = super()._applied(entry, head, operations)
+        applied = self.state.apply(entry.after, head, operations, entry.addresses[1:], entry.stamp)
         self.time.applied(self.state.time)
-        for operation, outcome in zip(operations, outcomes, strict=True):
+        self._look_at(entry, operations)
+        for operation, outcome in zip(operations, applied.outcomes, strict=True):
             if isinstance(operation, op.Trim) and isinstance(outcome, Done):
                 self.log.let_go(self.state.trimmed)
-        return outcomes
+        self.waits.applied(entry, operations, applied)
+        lines = self.waits.lines
+        if lines:
+            for queue in self._touched(operations, lines):
+                line = lines.get(queue)
+                if line is not None:
+                    line.look()
+        return applied.outcomes
 
     async def retime(self) -> int:
         raise BadRequest("The time of a shared log is the log's own and its writers'; set the clocks of nodes and engine right.")
@@ -174,6 +199,8 @@ class SharedStore(Replayed):
 
     def _cut_off(self, error: DovetailError) -> None:
         self.committer.cut_off(error)
+        # The writer under which they stand is given up: the one that follows it closes it, and they leave.
+        self.waits.fail(error)
         self.on_cut(error)
 
     def facts(self) -> Mapping[str, tuple[float, str]]:

@@ -28,6 +28,9 @@ class SharedTime(EntryTime):
     def wall_ms(self) -> int:
         return self._clock.wall_ms()
 
+    def boot_ms(self) -> int:
+        return self._clock.boot_ms()
+
     def applied(self, entry_ms: int) -> None:
         """The last entry's time."""
         self._last_ms, self._last_boot = entry_ms, self._clock.boot_ms()
