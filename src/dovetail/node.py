@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,13 @@ from dovetail.logs.memory import MemoryLog
 from dovetail.logs.shared.engine import Engine
 from dovetail.logs.shared.health import Inspected
 from dovetail.logs.shared.log import SharedLog
+from dovetail.logs.shared.place import place_of
 from dovetail.service.broker import Broker
 from dovetail.service.embedded import NAMESPACE, Embedded
 from dovetail.service.handles import Queues
 from dovetail.settings import Settings
+from dovetail.stores.namespace.log import NamespaceLog
+from dovetail.stores.namespace.store import NamespaceStore
 from dovetail.stores.replayed import Replayed
 from dovetail.stores.shared.store import SharedStore
 
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from dovetail.stores.migration.run import Summary
     from dovetail.stores.shared.report import LogReport
 
-__all__ = ["NAMESPACE", "Node", "join", "look", "migrate", "open", "start"]
+__all__ = ["NAMESPACE", "Node", "join", "join_namespace", "look", "migrate", "open", "start"]
 
 _CLIENTS = {"kafka": "confluent-kafka", "nats": "nats-py"}
 """Engines of shared logs, and the package that each needs."""
@@ -39,13 +42,14 @@ _CLIENTS = {"kafka": "confluent-kafka", "nats": "nats-py"}
 class Node(Queues):
     """One running Dovetail. Made by `open`."""
 
-    def __init__(self, store: Replayed, clock: Clock) -> None:
-        self.store = store
+    def __init__(self, store: Replayed | NamespaceStore, clock: Clock) -> None:
+        self.store: Any = store
+        """Whoever asks for more than the seam knows which of the two it is."""
         self.clock = clock
         self.broker = Broker(store, clock)
         super().__init__(Embedded(self.broker))
         store.on_fail = self.broker.fail
-        if isinstance(store, SharedStore):
+        if isinstance(store, SharedStore | NamespaceStore):
             # Whoever waits here could wait in vain: another node may serve it.
             store.on_cut = self.broker.fail
         self._closed = False
@@ -58,7 +62,7 @@ class Node(Queues):
     @property
     def reachable(self) -> bool:
         """It takes messages at this moment: a node that is cut off from a log that it shares does not, and comes back by itself."""
-        return self.ready and not (isinstance(self.store, SharedStore) and self.store.log.cut is not None)
+        return self.ready and not (isinstance(self.store, SharedStore | NamespaceStore) and self.store.cut is not None)
 
     # Doors
 
@@ -115,11 +119,11 @@ class Node(Queues):
         """Write a snapshot now, and trim what it makes unnecessary."""
         if self._closed:
             raise Closed
-        await self.store.chores.snapshot()
+        await self.store.snapshot()
 
     async def retime(self) -> int:
         """After the machine's clock was set right: move the node's time forward to it; returns by how many milliseconds."""
-        return await self.store.retime()
+        return int(await self.store.retime())
 
     async def close(self) -> None:
         if not self._closed:
@@ -143,7 +147,11 @@ async def start(url: str, *, settings: Settings | None = None, clock: Clock | No
     settings = settings or Settings()
     clock = clock or SystemClock()
     if url.partition("://")[0] in _CLIENTS:
-        return await join(_engine(url), settings=settings, clock=clock)
+        engines, logs = _engines(url)
+        cache = Path(settings.shared.cache) if settings.shared.cache else None
+        return await join_namespace(
+            lambda log: SharedLog(engines(log), cache), logs, clock=clock, snapshot_bytes=settings.shared.snapshot_bytes
+        )
     log = _log(url, settings)
     try:
         store = await Replayed.open(log, clock, snapshot_bytes=settings.local.snapshot_bytes)
@@ -170,7 +178,7 @@ async def look(url: str) -> LogReport:
 
     if url.partition(":")[0] in ("local", "memory"):
         raise BadRequest(f"{url} is one node's own; `dovetail inspect` looks into a data folder")
-    engine = _engine(url)
+    engine = _engines(url)[0](0)
     try:
         health = await engine.health()
         if health is None:
@@ -202,7 +210,8 @@ async def migrate(source: str, target: str, say: Callable[[str], None], *, setti
         await filled.close()
 
 
-def _engine(url: str) -> Inspected:
+def _engines(url: str) -> tuple[Callable[[int], Inspected], int]:
+    """(the engine of each log of the namespace, how many they are by the URL: 0 where it does not say)"""
     kind = url.partition(":")[0]
     if kind not in _CLIENTS:
         raise _no_store(url)
@@ -210,16 +219,52 @@ def _engine(url: str) -> Inspected:
         if kind == "kafka":
             from dovetail.logs.kafka.engine import Kafka
 
-            return Kafka(url)
+            return partial(Kafka, url), place_of(url).logs
         from dovetail.logs.nats.engine import JetStream
 
-        return JetStream(url)
+        return partial(JetStream, url), place_of(url).logs
     except ImportError:
         raise BadRequest(f"{kind}:// needs the package {_CLIENTS[kind]}: pip install 'dovetail[{kind}]'") from None
 
 
 def _no_store(url: str) -> BadRequest:
     return BadRequest(f"{url!r} names no store; this version has local:DIR, memory:, nats:// and kafka://HOST:PORT,…/NAMESPACE")
+
+
+def _engine(url: str) -> Inspected:
+    """Of a namespace with one log."""
+    engines, logs = _engines(url)
+    if logs > 1:
+        raise BadRequest("A namespace of several logs cannot be moved.")
+    return engines(0)
+
+
+async def join_namespace(
+    log: Callable[[int], SharedLog], logs: int = 0, *, clock: Clock, snapshot_bytes: int, kind: type[NamespaceLog] = NamespaceLog
+) -> Node:
+    """A node more on a namespace. `log` gives its logs, which are not open yet; `logs`: how many they are or shall be; 0: as made."""
+
+    async def joined(place: int, begin: Callable[[NamespaceLog], Awaitable[None]]) -> NamespaceLog:
+        one = log(place)
+        try:
+            return await kind.join(one, clock, snapshot_bytes=snapshot_bytes, begin=begin)
+        except BaseException:
+            await one.shut()
+            raise
+
+    async def catalog(store: NamespaceLog) -> None:
+        await store.begin_alone()
+        if logs > 1 or (logs and store.state.logs > 1):
+            await store.divide(logs, 0)
+
+    def another(place: int, key: bytes, count: int) -> Awaitable[NamespaceLog]:
+        return joined(place, lambda store: store.begin(key, count, place))
+
+    first = await joined(0, catalog)
+    if first.state.logs > 1:
+        return Node(NamespaceStore(first, another, clock), clock)
+    first.single = True
+    return Node(first, clock)
 
 
 def _account_quota(settings: Settings) -> Quota:

@@ -26,6 +26,9 @@ from dovetail.logs.kafka import topic
 from dovetail.node import join, start
 from dovetail.service.handles import Queues
 from dovetail.stores.lanes import ReplayedLane
+from dovetail.stores.namespace import carrier
+from dovetail.stores.namespace.store import NamespaceStore
+from dovetail.stores.shared.store import SharedStore
 from tests.contract import house
 from tests.contract.house import SETTINGS, House, Kind
 
@@ -75,9 +78,10 @@ SIM = Kind("shared×3", lambda folder: "", True, "memory×3")
 ON_NATS = (Kind("nats", _on_nats, True, "memory"), Kind("nats×3", _on_nats, True, "memory"))
 # To start again on Kafka takes a tenth of a second, which is done where time matters less.
 ON_KAFKA = (Kind("kafka", _on_kafka, True, "memory", again=False), Kind("kafka×3", _on_kafka, True, "memory"))
-SHARED = (SIM, *ON_NATS, *ON_KAFKA)
+LOGS = Kind("nats, 3 logs", lambda folder: _on_nats(folder) + "?logs=3", True, "memory")
+SHARED = (SIM, *ON_NATS, LOGS, *ON_KAFKA)
 MARKS = {
-    **dict.fromkeys(ON_NATS, (pytest.mark.slow, NATS)),
+    **dict.fromkeys((*ON_NATS, LOGS), (pytest.mark.slow, NATS)),
     ON_KAFKA[0]: (pytest.mark.slow, KAFKA),
     ON_KAFKA[1]: (pytest.mark.soak, KAFKA),
 }
@@ -99,8 +103,10 @@ class SharedHouse(House):
     async def open(self) -> None:
         count = 3 if self.kind.name.endswith("×3") else 1
         self.nodes += await asyncio.gather(*[self._joined() for _ in range(count)])
-        self._node = self.nodes[0] if len(self.nodes) == 1 else Turning(self.nodes)  # type: ignore[assignment]  # a node for all that tests ask of it
+        self._node = self.nodes[0] if count == 1 and self.kind is not LOGS else Turning(self.nodes)  # type: ignore[assignment]  # a node for all that tests ask of it
         house.PAUSES.append(self.pause)
+        # The patience with a keeper that has died is time of the node's clock, which the test moves.
+        self._patience_ms, carrier.PATIENCE_MS = carrier.PATIENCE_MS, 0
 
     async def _joined(self) -> Node:
         if self._service is not None:
@@ -108,11 +114,13 @@ class SharedHouse(House):
         else:
             node = await start(self.url, settings=SETTINGS, clock=self.clock)
         # What a node may believe for a second is real time, of which a test takes as much as the machine makes it.
-        node.store.fresh_s = float("inf")
+        (node.store.catalog if self.kind is LOGS else node.store).fresh_s = float("inf")
         return node
 
     async def close(self) -> None:
         house.PAUSES.clear()
+        if self._node is not None:
+            carrier.PATIENCE_MS = self._patience_ms
         self._node = None
         nodes, self.nodes = self.nodes, []
         await asyncio.gather(*[node.close() for node in nodes])
@@ -121,7 +129,7 @@ class SharedHouse(House):
         """The last close: what the server keeps of the test goes too."""
         for node in self.nodes[:1]:
             if node.ready and self._service is None:
-                await (_tidy_nats if self.kind in ON_NATS else _tidy_kafka)(node.store.log.engine)
+                await asyncio.gather(*[(_tidy_kafka if self.kind in ON_KAFKA else _tidy_nats)(one.log.engine) for one in replayed(node)])
         await self.close()
 
     async def pause(self) -> None:
@@ -142,12 +150,17 @@ async def settled(nodes: list[Node]) -> None:
     """Until nothing is on its way, and every node has seen what the others have."""
     for _ in range(2):
         await asyncio.sleep(0)
-        while any(_under_way(node) for node in nodes) or len({node.store.log.tail for node in nodes if node.ready}) > 1:
+        while any(map(_under_way, nodes)) or len({replayed(node)[0].log.tail for node in nodes if node.ready}) > 1:
             await asyncio.sleep(TURN_S)
 
 
+def replayed(node: Node) -> list[SharedStore]:
+    """A store for each log that the node replays."""
+    return node.store.opened() if isinstance(node.store, NamespaceStore) else [node.store]
+
+
 def _under_way(node: Node) -> bool:
-    return node.ready and bool(node.store.committer._flying or node.store.committer._slots)
+    return node.ready and any(one.committer._flying or one.committer._slots or one.state.leaving for one in replayed(node))
 
 
 class Turning(Queues):
@@ -161,15 +174,33 @@ class Turning(Queues):
         return getattr(self.nodes[0], name)
 
     @property
+    def store(self) -> Any:
+        return _Logs(self.nodes[0].store) if isinstance(self.nodes[0].store, NamespaceStore) else self.nodes[0].store
+
+    @property
     def ready(self) -> bool:
         return all(node.ready for node in self.nodes)
 
     async def retime(self) -> int:
-        return await self.nodes[1].retime()
+        return await self.nodes[-1].retime()
 
     async def close(self) -> None:
         for node in self.nodes:
             await node.close()
+
+
+class _Logs:
+    """What tests ask of a store beside the seam, of one with several logs."""
+
+    def __init__(self, store: NamespaceStore) -> None:
+        self._store = store
+        self.chores = self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store if hasattr(self._store, name) else self._store.catalog, name)
+
+    async def expire(self) -> int:
+        return sum([await one.chores.expire() for one in self._store.opened()])
 
 
 class TurningVerbs:
@@ -205,8 +236,8 @@ class TurningVerbs:
 
     async def _called(self, at: int, verb: Callable[[Any], Callable[..., Awaitable[Any]]], args: Any, kwargs: Any) -> Any:
         node = self._nodes[at]
-        seen = max(other.store.state.position for other in self._nodes)
-        while node.ready and node.store.state.position < seen:
+        seen = max(replayed(other)[0].state.position for other in self._nodes)
+        while node.ready and (replayed(node)[0].state.position < seen or any(one.state.leaving for one in replayed(node))):
             await asyncio.sleep(TURN_S)
         return await verb(node.verbs)(*self._there(at, args), **kwargs)
 

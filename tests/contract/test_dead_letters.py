@@ -60,7 +60,8 @@ async def test_a_dead_letter_queue_that_is_gone_strands_nothing_silently(house: 
     (message,) = await queue.receive()
     await message.requeue(0)
     await house.node.drop("dead")
-    (again,) = await queue.receive()
+    # Where the two lie in different logs, the first look sends it on its way, and it is back when the other log has said no.
+    (again,) = await queue.receive() or await queue.receive()
     assert (again.body, again.receives) == (b"a", 2)
     assert (await queue.counts()).stranded == 1
 

@@ -75,6 +75,7 @@ async def test_purge_forgets_what_was_seen(house: House) -> None:
 
 
 async def test_each_queue_has_its_own_memory_and_one_without_a_window_has_none(house: House) -> None:
+    await house.needs("transactions")
     await house.needs("dedup_scope", deduplication_s=60)
     one, two = await house.node.queue("one", deduplication_s=60), await house.node.queue("two", deduplication_s=60)
     none = await house.node.queue("none")

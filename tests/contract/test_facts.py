@@ -15,6 +15,11 @@ from tests.contract.house import House
 pytest.importorskip("pyarrow", reason="a client reads facts as Arrow")
 
 
+@pytest.fixture(autouse=True)
+async def kept(house: House) -> None:
+    await house.needs("facts")
+
+
 async def everything(tap: Facts, step: int = 100_000) -> list[Happened]:
     found: list[Happened] = []
     following = None

@@ -73,6 +73,7 @@ async def test_a_drop_that_is_cancelled_leaves_no_name_behind(house: House) -> N
 
 
 async def test_a_producer_goes_on_after_a_body_that_is_none(house: House) -> None:
+    await house.needs("numbering")
     queue = await house.node.queue("orders")
     producer = await house.node.producer("billing")
     with pytest.raises(BadRequest):

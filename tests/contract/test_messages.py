@@ -140,6 +140,7 @@ async def test_a_message_keeps_the_id_that_its_sender_gave(house: House) -> None
 
 
 async def test_one_message_to_several_queues_is_in_all_of_them_or_in_none(house: House) -> None:
+    await house.needs("transactions")
     one, two = await house.node.queue("one"), await house.node.queue("two")
     sent = await house.node.send_to(["one", two], b"both")
     assert len({answer.id for answer in sent}) == 2

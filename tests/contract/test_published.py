@@ -54,6 +54,7 @@ async def test_of_two_attempts_the_one_that_is_published_counts_and_a_batch_is_s
 
 
 async def test_published_messages_follow_every_rule_of_their_queues(house: House) -> None:
+    await house.needs("transactions")
     once = await house.node.queue("once", deduplication_s=60)
     grouped = await house.node.queue("grouped", groups=True)
     await once.send(b"first", deduplication="k")
@@ -80,6 +81,7 @@ async def test_a_publish_wakes_whoever_waits(house: House) -> None:
 
 
 async def test_a_publish_is_refused_whole_where_something_is_missing(house: House) -> None:
+    await house.needs("transactions")
     queue, other = await house.node.queue("orders"), await house.node.queue("other")
     good = await staged(house, b"x")
     with pytest.raises(NoSuchStage, match=house.node.stage("never begun").name.hex()):
@@ -119,6 +121,7 @@ async def test_the_largest_message_and_a_large_batch_are_staged_in_order(house: 
 
 
 async def test_what_cannot_be_staged_or_published_is_refused_and_breaks_nothing(house: House) -> None:
+    await house.needs("transactions")
     queue = await house.node.queue("orders")
     stage = house.node.stage("one")
     for act, error in (

@@ -23,7 +23,7 @@ DAY = 86_400_000
 class Generator:
     """`shared` makes entries of several writers, with waiters; `grouped` gives queues groups; `beyond` adds stages and reservations;
     `renew` lets writers give up and open anew, and their old entries and Opens arrive late; `leaving` lets receivers take
-    once and withdraw."""
+    once and withdraw; `apart` makes the log one of two, with queues 1 and 3: 2 and 4 lie in the other."""
 
     def __init__(
         self,
@@ -34,12 +34,13 @@ class Generator:
         beyond: bool = False,
         renew: bool = False,
         leaving: bool = False,
+        apart: bool = False,
     ) -> None:
         self.random = Random(seed)
         self.renew, self.leaving = renew, leaving
         self.writers = [b"a" * 16, b"b" * 16, b"c" * 16]
         self.opened: list[Entry] = []
-        self.shared, self.grouped, self.silence, self.beyond = shared, grouped, silence, beyond
+        self.shared, self.grouped, self.silence, self.beyond, self.apart = shared, grouped, silence, beyond, apart
         self.world = World()
         self.entries: list[Entry] = []
         self.now = self.random.choice((1, 1_000_000, 1_700_000_000_000))
@@ -66,7 +67,7 @@ class Generator:
         if self.shared:
             made += [Entry(Head(self.now, writer), (op.Open(writer, APPLY_VERSION),)) for writer in self.writers]
             self.numbers = dict.fromkeys(self.writers, 0)
-        operations: list[Any] = []
+        operations: list[Any] = [op.Divide(2, 0)] if self.apart else []
         for number in range(1, 4):
             operations += [op.Register("n", str(number)), op.Create(number, self.rules())]
         operations += [op.ProducerOpen(producer) for producer in PRODUCERS]
@@ -201,6 +202,8 @@ class Generator:
         if self.leaving and r.random() < 0.1:
             known = [w.address for w in queue.waiters[:8]]
             return op.Withdraw(number, r.sample(known, r.randrange(1, len(known) + 1)) if known else [16])
+        if self.apart and r.random() < 0.35:
+            return self.crossing(number)
         kind = r.random()
         if kind < 0.25:
             return self.push()
@@ -222,6 +225,27 @@ class Generator:
             lambda: op.Move(number, r.choice((0, self.queue())), r.choice((1, 3, 100))),
             lambda: op.Tick(),
             lambda: self.rare(number),
+        ]
+        return r.choice(choices)()
+
+    def crossing(self, number: int) -> Any:
+        r = self.random
+        here, there = r.choice((1, 3)), r.choice((2, 2, 2, 4, number))
+        going = [n for target, n in self.known(here).under_way if target == there]
+        pool = [*going, *going, *range(1, self.known(here).numbers.get(there, 0) + 2)]
+        told = [r.choice(pool) for _ in range(r.choice((1, 1, 2)))]
+        judged = self.world.oracle.judged.get((there, here), {})
+        came = max(max(judged, default=0) + r.choice((1, 1, 2, 0, -1, -3)), 1)
+        name = r.choice((b"A", b"B", b"C", b""))
+        push = Push((r.choice((here, here, 7)),), Column.of([b"x"]), groups=Column.of([name]) if name else None)
+        choices: list[Any] = [
+            lambda: op.Leave(here, there, r.choice((1, 3, 100)), r.random() < 0.3),
+            lambda: op.Arrive(there, came, there, r.randrange(1, 9), max(self.now - 5, 1), push),
+            lambda: op.Arrive(there, came, there, r.randrange(1, 9), max(self.now - 5, 1), push),
+            lambda: op.MoveSettle(here, there, told, [r.choice((0, 1, 5, 5)) for _ in told]),
+            lambda: op.MoveSettle(here, there, told, [5 for _ in told]),
+            lambda: op.Forget(there, here, max(came - r.choice((0, 1, 2, 5)), 0)),
+            lambda: op.Divide(r.choice((1, 2, 2, 3)), r.choice((0, 1))),
         ]
         return r.choice(choices)()
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from dovetail.core import operation as op
 from dovetail.core.operation import Applied, Done, Fate, Handout, Head, Outcome, Refusal, Why
+from tests.core.oracle_crossing import Crossing
 from tests.core.oracle_facts import HOUR, Queue, Writer
-from tests.core.oracle_reserving import Reserving
 
 
-class Oracle(Reserving):
+class Oracle(Crossing):
     # Entries, time, writers
 
     def apply(self, after: int, head: Head, operations: Any, addresses: Any, log_stamp: int | None = None) -> Applied:
@@ -137,6 +137,8 @@ class Oracle(Reserving):
     def do_create(self, o: op.Create, _: int) -> Outcome:
         if o.queue in self.dropped:
             return Refusal(Why.DROPPED_ID)
+        if self.elsewhere(o.queue):
+            return Refusal(Why.ELSEWHERE)
         self.queues.setdefault(o.queue, Queue(o.queue, o.attributes))
         return Done(o.queue)
 

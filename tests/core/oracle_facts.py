@@ -94,6 +94,12 @@ class Queue:
     named_since: int | None = None
     """When the first message with a tenant came: processing time is counted from there."""
     spells_at: int | None = None
+    under_way: dict[tuple[int, int], Message] = field(default_factory=dict)
+    """(target, number) → a message that has left for another log, and is reserved here."""
+    numbers: dict[int, int] = field(default_factory=dict)
+    """Target → the last number that was given."""
+    unreachable: set[int] = field(default_factory=set)
+    """Targets that have refused a message."""
 
     def find(self, sequence: int) -> Message | None:
         return next((m for m in self.messages if m.sequence == sequence), None)
@@ -132,9 +138,24 @@ class Facts:
         self.stages: dict[bytes, tuple[int, list[tuple[int, Push]]]] = {}
         """stage → (when it began, [(address, push)])"""
         self.owners: dict[bytes, int] = {}
+        self.logs, self.place = 1, 0
+        self.judged: dict[tuple[int, int], dict[int, int]] = {}
+        """(source, target) → number → sequence here, or 0: every judgement there ever was."""
+        self.lows: dict[tuple[int, int], int] = {}
         self.handouts: list[Handout] = []
         self.line: list[int] = []
         """Queues at which somebody waits, in the order in which that began."""
+
+    def elsewhere(self, queue: int) -> bool:
+        return queue > 0 and (queue - 1) % self.logs != self.place
+
+    def may_leave(self, queue: Queue, target: int) -> bool:
+        return self.elsewhere(target) and target not in queue.unreachable
+
+    def depart(self, queue: Queue, message: Message, target: int) -> None:
+        queue.numbers[target] = queue.numbers.get(target, 0) + 1
+        queue.under_way[target, queue.numbers[target]] = message
+        message.reserved, message.handed, message.delivery = True, False, 0
 
     def leased(self, message: Message) -> bool:
         return message.handed and message.visible_at > self.time

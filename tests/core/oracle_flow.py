@@ -138,10 +138,13 @@ class Flow(Fair):
     def _taken(self, m: Message) -> Taken:
         return Taken(m.sequence, 1, m.delivery, *m.place, [m.receives], m.pushed, m.first_received, m.origin)
 
-    def _due_for_dead_letters(self, queue: Queue, message: Message) -> Queue | None:
+    def _due_for_dead_letters(self, queue: Queue, message: Message) -> Queue | int | None:
+        """The queue, or its number where it is in another log."""
         rules = queue.rules
         target = self.queues.get(rules.dead_letter)
-        return target if rules.receives_max and message.receives >= rules.receives_max and target is not queue else None
+        if not rules.receives_max or message.receives < rules.receives_max or target is queue:
+            return None
+        return rules.dead_letter if target is None and self.may_leave(queue, rules.dead_letter) else target
 
     def _take(self, queue: Queue, most: int, lease_ms: int, delete: bool) -> Popped:
         lease = queue.rules.lease_ms if lease_ms == DEFAULT else lease_ms
@@ -206,7 +209,15 @@ class Flow(Fair):
         message.handed, message.visible_at = True, self.time + lease
         return self._taken(message)
 
-    def _move(self, queue: Queue, message: Message, target: Queue) -> None:
+    def _move(self, queue: Queue, message: Message, target: Queue | int) -> None:
+        if isinstance(target, int):
+            behind = [m for m in queue.messages if m.group == message.group and m.sequence >= message.sequence and m.group]
+            for one in behind or [message]:
+                # Those of its group that are due as well go with it, up to the first that is not.
+                if one.visible_at > self.time or self._due_for_dead_letters(queue, one) is None:
+                    return
+                self.depart(queue, one, target)
+            return
         queue.messages.remove(message)
         was = message.origin or Origin(queue.number, message.sequence, 0, message.pushed)
         self._join(target, message.place, message.group or message.tenant, 0, was._replace(source=queue.number)).moved_at = self.position

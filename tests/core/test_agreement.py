@@ -68,6 +68,11 @@ def test_a_shared_log_with_stages_and_reservations_answers_as_the_oracle_does(se
     agree(Generator(seed, shared=True, grouped=bool(seed % 2), silence=seed % 3 == 0, beyond=True))
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_of_several_logs_answers_as_the_oracle_does(seed: int) -> None:
+    agree(Generator(seed, shared=bool(seed % 2), grouped=seed % 3 != 0, silence=seed % 5 == 0, beyond=seed % 4 == 0, apart=True))
+
+
 @pytest.mark.parametrize(
     "seed",
     [

@@ -82,6 +82,13 @@ OPERATIONS: list[Any] = [
     op.ReserveSettle(1, "r", 2, BIG),
     op.ReserveRelease(1, "r"),
     op.ReserveClose(BIG, ""),
+    op.Leave(1, BIG, 500, True),
+    op.Leave(1, 2, 1, False),
+    op.Arrive(1, 2, 3, 4, BIG, Push((7,), Column.of([b"x"]), groups=Column.of([b"g"]), ids=KEY)),
+    op.MoveSettle(1, 2, [3, 4, BIG], [0, 1, BIG]),
+    op.MoveSettle(1, 2, [], []),
+    op.Forget(1, 2, BIG),
+    op.Divide(3, 2),
 ]
 
 

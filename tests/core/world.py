@@ -99,6 +99,13 @@ class World:
         staged = [body for _, records in self.oracle.stages.values() for _, push in records for body in push.bodies]
         self._same("bytes in stages", self.state.stages.bytes, sum(map(len, staged)))
         self._same("owners", self.state.stages.owners, self.oracle.owners)
+        judged = {pair: (known.low, known.judged) for pair, known in self.state.arrivals.items()}
+        lows = self.oracle.lows
+        kept_of = {
+            pair: (lows.get(pair, 0), {number: sequence for number, sequence in all_.items() if number > lows.get(pair, 0)})
+            for pair, all_ in self.oracle.judged.items()
+        }
+        self._same("arrivals", judged, kept_of)
         self._same("queues", list(self.state.lanes), list(self.oracle.queues))
         for number, queue in self.oracle.queues.items():
             lane = self.state.lanes[number]
@@ -106,6 +113,8 @@ class World:
             for time in (now, *later[:2], *later[-1:]):
                 self._same(f"counts of {number} at {time}", lane.counts(time), self.oracle.counts(number, time))
             self._same(f"reserved in {number}", lane.reserved, sum(m.reserved for m in queue.messages))
+            going = {(target, n): one.sequence for target, left in lane.departures.items() for n, one in left.under_way.items()}
+            self._same(f"on the way from {number}", going, {where: one.sequence for where, one in queue.under_way.items()})
             batches = {name: {n: len(batch) for n, batch in known.batches.items()} for name, known in lane.reservations.items()}
             given = {name: {n: len(batch) for n, batch in known.batches.items()} for name, known in queue.reservations.items()}
             self._same(f"batches of {number}", batches, given)

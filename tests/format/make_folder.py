@@ -89,7 +89,12 @@ async def facts_taps(node: Node) -> dict[str, object]:
         await message.complete()
     await other.close()
     await tap.advance(5)
-    return {"version": 5}
+    return {"version": 5} | moves()
+
+
+def moves() -> dict[str, object]:
+    """Since apply version 6. A folder holds one log, between which and others nothing moves; what it keeps says so."""
+    return {"version": 6}
 
 
 async def _sent(queue: Queue, count: int) -> Messages:

@@ -141,4 +141,4 @@ def test_a_folder_of_every_version_is_read_whole(archive: Path, tmp_path: Path) 
 
 
 def test_there_is_a_folder_of_this_version() -> None:
-    assert ARCHIVES, "make it: python -m tests.format.make_folder tests/format/v5.tar.gz"
+    assert ARCHIVES, "make it: python -m tests.format.make_folder tests/format/v6.tar.gz"

@@ -13,6 +13,7 @@ from dovetail.logs.shared.place import Place, place_of
 def test_a_url_is_taken_apart() -> None:
     assert place_of("nats://a:1,b/shop?replicas=3&synced=yes", 4222) == Place("nats", ("a:1", "b:4222"), "", "shop", 3, True)
     assert place_of("nats://me:secret@a:1,b:2", 4222) == Place("nats", ("a:1", "b:2"), "me:secret", "dovetail", 0, False)
+    assert place_of("nats://a/shop?logs=3").logs == 3 and place_of("nats://a/shop").logs == 0
     assert place_of("kafka://[::1]/x", 9092).hosts == ("[::1]:9092",)
 
 
@@ -21,7 +22,7 @@ def test_a_password_is_never_shown() -> None:
 
 
 @pytest.mark.parametrize("engine", [JetStream, Kafka])
-@pytest.mark.parametrize("rest", ["", "/x", "a b/x", "a/x.y", "a/x/y", "a?replicas=2", "a?synced=1", "a?ssl=1"])
+@pytest.mark.parametrize("rest", ["", "/x", "a b/x", "a/x.y", "a/x/y", "a?replicas=2", "a?synced=1", "a?ssl=1", "a?logs=0", "a?logs=x"])
 def test_what_is_no_url_of_ours_is_refused(engine: type[JetStream | Kafka], rest: str) -> None:
     with pytest.raises(BadRequest):
         engine(f"{'nats' if engine is JetStream else 'kafka'}://{rest}")

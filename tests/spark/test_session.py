@@ -26,6 +26,7 @@ from dovetail.spark.pipelines.replay import replay
 from dovetail.spark.sessions import MANAGER, QUICK
 from tests.spark.crashing import CrashingSource, crash
 from tests.spark.house import MODES, Node, bodies
+from tests.spark.streams import started
 
 pytestmark = pytest.mark.slow
 
@@ -67,14 +68,14 @@ def query_of(spark: Any, said: dict[str, Any], target: Path, folder: Path, sink:
     stream = spark.readStream.format("crashing").options(**said, folder=str(folder)).load().select("sequence", "queue", "time", "body")
     writer = stream.writeStream.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
     if sink is None:
-        return writer.format("parquet").option("path", str(target)).start()
+        return started(writer.format("parquet").option("path", str(target)))
 
     def step(rows: Any, batch: int) -> None:
         crash(str(folder), "before-sink")
         sink(rows, batch)
         crash(str(folder), "after-sink")
 
-    return writer.foreachBatch(step).start()
+    return started(writer.foreachBatch(step))
 
 
 @pytest.mark.parametrize(("kind", "mode"), [("file sink", "tap"), ("archive", "tap"), ("archive", "reserve")])
@@ -167,7 +168,7 @@ def test_a_node_that_is_killed_under_a_stream_is_waited_for(spark: Any, local_no
         .option("path", str(tmp_path / "out"))
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
     )
-    query = writer.start()
+    query = started(writer)
 
     def at_work(batch: int) -> bool:
         assert query.isActive, query.exception()
@@ -247,7 +248,7 @@ def test_a_stream_from_queue_to_queue_writes_once_though_its_commit_log_is_lost(
         stream = spark.readStream.format("dovetail").options(**options_of(node, queue, maxRowsPerTrigger=300, partitions=2)).load()
         writer = stream.select("body").writeStream.format("dovetail").option("checkpointLocation", str(tmp_path))
         target = {"endpoint": node.endpoint, "queue": f"{queue}-out", "create": "true"}
-        writer.options(**target).trigger(availableNow=True).start().awaitTermination()
+        started(writer.options(**target).trigger(availableNow=True)).awaitTermination()
         for file in (tmp_path / "commits").glob("*2*"):
             file.unlink()
         assert sorted(node.waiting(f"{queue}-out")) == sorted(bodies(0, 900))

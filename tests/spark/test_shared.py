@@ -17,6 +17,7 @@ from dovetail.lab.engines.nats import NatsServers
 from tests.lab.peers import needed
 from tests.shared.cluster import Process
 from tests.spark.house import MODES
+from tests.spark.streams import started
 
 pytestmark = pytest.mark.slow
 
@@ -107,7 +108,7 @@ def test_a_node_that_is_killed_under_a_stream_over_nats_costs_nothing_and_the_st
 
     sender = Sender(endpoint, queue)
     sender.start()
-    query = written.start()
+    query = started(written)
     try:
         for victim in nodes:
             batches(query, 2)
@@ -117,7 +118,7 @@ def test_a_node_that_is_killed_under_a_stream_over_nats_costs_nothing_and_the_st
     finally:
         sender.stop()
         query.stop()
-    rest = written.trigger(availableNow=True).start()
+    rest = started(written.trigger(availableNow=True))
     assert rest.awaitTermination(PATIENCE_S)
     there = drained(endpoint, f"{queue}-out")
     assert len(there) == len(set(there)), "doubled"

@@ -300,6 +300,12 @@ class Pushes:
                 self._line.appendleft(batch)
             self.session.touch(self)
 
+    def without_numbers(self) -> None:
+        """The node takes none. What is under way when a connection is lost is not known then."""
+        self._numbered = False
+        for loan in self._loans:
+            loan.ready = True
+
     async def resume(self, link: Link, lost_at: float) -> None:
         """On a new connection: what was under way first, in its order."""
         if not self._numbered:

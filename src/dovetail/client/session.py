@@ -28,7 +28,7 @@ from dovetail.client.pushes import Pushes
 from dovetail.client.settles import Settles
 from dovetail.client.stream import Stream
 from dovetail.core.operation import Attributes
-from dovetail.doors.native.answers import Named, Opened, Pong
+from dovetail.doors.native.answers import UNNUMBERED_FEATURE, Named, Opened, Pong
 from dovetail.doors.native.codec import AccessDenied, Kind, ProtocolError, Rules, requests
 from dovetail.errors import BadRequest, Closed, DovetailError, NoSuchQueue, Unavailable
 from dovetail.service.verbs import Held
@@ -319,6 +319,8 @@ class Session:
                 raise
         self.salt = int.from_bytes(welcome.salt, "big")
         self.durability, self.namespace = welcome.durability, welcome.namespace
+        if welcome.features & UNNUMBERED_FEATURE:
+            self.pushes.without_numbers()
         self._heartbeat_s = max(0.1, min(HEARTBEAT_S, welcome.idle_ms / 3000))
         learnt = []
         for address in welcome.addresses:

@@ -5,10 +5,11 @@
 
     Stage     | kind | 0 × 3 | number u32 | stage 16 | a Push without numbers
     Publish   | kind | 0 × 3 | count u32 | owner 16 | batch u64 | stages: 16 × count
+    Leave …   core/movecodec.py
     Facts…    | kind | 0 | bytes of namespace u16 | 0 u32 | number u64 | age u64 | bytes u64 | namespace | name
 
-To add a kind: give it a free number in `Kind` (44 to 47 are facts taps; 53 to 63, 69 to 71, 77 to 79 and 128 on are free; 80 to 127 are
-kept for moves and forks), a NamedTuple in operation.py, a line in _ENCODERS and in _DECODERS, and an apply handler
+To add a kind: give it a free number in `Kind` (44 to 47 are facts taps; 53 to 63, 69 to 71, 77 to 79 and 128 on are free; 85 to 127 are
+kept for forks), a NamedTuple in operation.py, a line in _ENCODERS and in _DECODERS, and an apply handler
 in state.py; raise the apply version when old nodes would not know it. Never change the bytes of a kind that was released.
 
 The decoder is total: any bytes give an operation or a CodecError, and it allocates no more than it was given.
@@ -25,6 +26,7 @@ from struct import Struct, unpack_from
 from struct import error as struct_error
 from typing import Any
 
+from dovetail.core import movecodec
 from dovetail.core import operation as op
 from dovetail.core.consecutive import numbers
 from dovetail.core.operation import Attributes, Head, Kind, Operation, Push
@@ -91,7 +93,7 @@ def decode(data: Data) -> Operation:
 
 
 def push_in(record: Data) -> Data:
-    """The push inside a record that holds one: a Push itself, a CompletePush, a Carry, a Stage or a StageCarry."""
+    """The push inside a record that holds one: a Push itself, a CompletePush, a Carry, a Stage, a StageCarry or an Arrive."""
     kind = record[0]
     if kind == Kind.PUSH:
         return record
@@ -103,6 +105,8 @@ def push_in(record: Data) -> Data:
         return record[_STAGE.size :]
     if kind == Kind.STAGE_CARRY:
         return record[_STAGE_CARRY.size :]
+    if kind == Kind.ARRIVE:
+        return record[movecodec.ARRIVE.size :]
     raise CodecError(f"no message lies in a record of kind {kind}")
 
 
@@ -236,6 +240,7 @@ _FIXED: dict[type[Any], tuple[Kind, Struct]] = {
     op.Tick: (Kind.TICK, Struct("<B7x")),
     op.Retime: (Kind.RETIME, Struct("<B7xQ")),
     op.StageExpire: (Kind.STAGE_EXPIRE, Struct("<B7xQ")),
+    **movecodec.FIXED,
 }
 _OPEN = Struct("<B7x16sQ")
 _POP = Struct("<BBHIQqQ")
@@ -419,6 +424,9 @@ _ENCODERS: dict[type[Any], Callable[[Any], bytes]] = {
     op.ReserveOpen: _reservation_encoder(Kind.RESERVE_OPEN),
     op.ReserveRelease: _reservation_encoder(Kind.RESERVE_RELEASE),
     op.ReserveClose: _reservation_encoder(Kind.RESERVE_CLOSE),
+    op.Leave: movecodec.encode_leave,
+    op.Arrive: movecodec.encode_arrive,
+    op.MoveSettle: movecodec.encode_settle,
 }
 
 _DECODERS: dict[int, Callable[[Data], Operation]] = {
@@ -453,4 +461,7 @@ _DECODERS: dict[int, Callable[[Data], Operation]] = {
     Kind.RESERVE_OPEN: _reservation_decoder(op.ReserveOpen),
     Kind.RESERVE_RELEASE: _reservation_decoder(op.ReserveRelease),
     Kind.RESERVE_CLOSE: _reservation_decoder(op.ReserveClose),
+    Kind.LEAVE: movecodec.decode_leave,
+    Kind.ARRIVE: movecodec.decode_arrive,
+    Kind.MOVE_SETTLE: movecodec.decode_settle,
 }

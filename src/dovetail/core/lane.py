@@ -12,6 +12,7 @@
 | expire, purge | all but LEASED and RESERVED; all but RESERVED | GONE |
 | reserve | READY | RESERVED, whatever time it is |
 | settle, release of a reservation | RESERVED | GONE; READY, or HELD |
+| leaving for another log; it arrived there, or was refused | READY, HELD | RESERVED; GONE, READY or HELD |
 
 Everything that settles or gives back is in core/settling.py, what clears a lane in core/clearing.py, reservations are in core/reserving.py.
 """
@@ -27,6 +28,7 @@ from dovetail.core.consecutive import consecutive
 from dovetail.core.deduplication import Deduplication
 from dovetail.core.fair import Tenants
 from dovetail.core.groups import Groups
+from dovetail.core.moves import Departures
 from dovetail.core.operation import DEFAULT, Attributes, Origin, Taken
 from dovetail.core.reservations import Reservation
 from dovetail.core.taps import Run, Runs, Taps
@@ -49,6 +51,7 @@ class Lane:
         "dedup",
         "delayed",
         "delivery",
+        "departures",
         "epochs",
         "groups",
         "index",
@@ -85,7 +88,10 @@ class Lane:
         self.waiters = Waiters()
         self.attempts = Attempts()
         self.reservations: dict[str, Reservation] = {}
+        self.departures: dict[int, Departures] = {}
+        """Target → what is on its way to it, in another log."""
         self.reserved = 0
+        """Set aside, for a reservation or to move into another log."""
         self.epochs = 0
         """The last epoch that a reservation got. No other gets it again, so that a fence holds also after a name was forgotten."""
 

@@ -1,11 +1,12 @@
 """How messages go from one lane to another of the same log: dead letters, and their way back. A message is in one lane before and in the
-other after; its record stays where it lies."""
+other after; its record stays where it lies. (Into other logs: core/crossing.py.)"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from dovetail.core import noting, pushing
+from dovetail.core import crossing, noting, pushing
 from dovetail.core import operation as op
 from dovetail.core.chronicle import Fact
 from dovetail.core.chunk import HELD, READY
@@ -13,12 +14,20 @@ from dovetail.core.operation import Done, Outcome, Refusal, Why
 
 if TYPE_CHECKING:
     from dovetail.core.chunk import Chunk
-    from dovetail.core.lane import Lane
+    from dovetail.core.lane import Bury, Lane
     from dovetail.core.state import State
 
 
-def bury(state: State, lane: Lane, chunk: Chunk, at: int) -> None:
-    """Received too often: on to the dead letters, where its count starts again."""
+def burial(state: State, lane: Lane) -> Bury | None:
+    """What becomes of a message that was received too often; None where there is nowhere to move it to."""
+    target = lane.attributes.dead_letter
+    if target in state.lanes:
+        return partial(_bury, state) if target != lane.queue else None
+    return partial(crossing.bury, state) if crossing.may_leave(state, lane, target) else None
+
+
+def _bury(state: State, lane: Lane, chunk: Chunk, at: int) -> None:
+    """On to the dead letters, where its count starts again."""
     _move_message(state, lane, chunk, at, state.lanes[lane.attributes.dead_letter], Fact.DEAD_LETTER)
 
 
@@ -31,7 +40,7 @@ def _move_message(state: State, lane: Lane, chunk: Chunk, at: int, target: Lane,
     adopted = target.adopt(state.time, address, item, name, origin)
     state.moved.add((target.queue, adopted))
     if state.chronicle.open:
-        noting.moved(state, why, lane, chunk.base + at, target, adopted)
+        noting.moved(state, why, lane, chunk.base + at, target.queue, adopted)
 
 
 def move(state: State, o: op.Move, _: int) -> Outcome:

@@ -102,9 +102,9 @@ def _stretches(values: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield value, sum(1 for _ in alike)
 
 
-def moved(state: State, kind: Fact, lane: Lane, sequence: int, target: Lane, adopted: int) -> None:
+def moved(state: State, kind: Fact, lane: Lane, sequence: int, target: int, adopted: int) -> None:
     """A message left the lane for another one."""
-    note(state, kind, lane.queue, ((sequence,), (adopted,), (0,), (DONE,)), NONE, target.queue, again=True)
+    note(state, kind, lane.queue, ((sequence,), (adopted,), (0,), (DONE,)), NONE, target, again=True)
 
 
 # Leaving, and coming back

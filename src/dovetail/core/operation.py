@@ -25,8 +25,10 @@
 | Reserve | visible messages are set aside for a batch; asked again, the same ones |
 | ReserveSettle | the messages of all batches up to one are done with |
 | ReserveRelease, ReserveClose | what is set aside goes back to its place, and the epoch ends; the name goes too |
+| Divide | this log is one of several of its namespace |
+| Leave, Arrive, MoveSettle, Forget | a message moves into another log, step by step: core/moves.py |
 
-What apply answers is in core/outcome.py. Kinds 80 to 127 are left free for moves between logs and for forks.
+What apply answers is in core/outcome.py. Kinds 85 to 127 are left free for forks.
 """
 
 from __future__ import annotations
@@ -37,6 +39,12 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from dovetail.core.column import Column
+from dovetail.core.moves import Arrive as Arrive
+from dovetail.core.moves import Divide as Divide
+from dovetail.core.moves import Forget as Forget
+from dovetail.core.moves import Leave as Leave
+from dovetail.core.moves import MoveSettle as MoveSettle
+from dovetail.core.moves import Moving as Moving
 from dovetail.core.outcome import Applied as Applied
 from dovetail.core.outcome import Done as Done
 from dovetail.core.outcome import Fate as Fate
@@ -108,6 +116,11 @@ class Kind(IntEnum):
     RESERVE_SETTLE = 74
     RESERVE_RELEASE = 75
     RESERVE_CLOSE = 76
+    LEAVE = 80
+    ARRIVE = 81
+    MOVE_SETTLE = 82
+    FORGET = 83
+    DIVIDE = 84
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +134,7 @@ class Attributes:
     retention_ms: int = 0
     receives_max: int = 0
     dead_letter: int = 0
-    """The queue id of the dead-letter queue, in the same log."""
+    """The queue id of the dead-letter queue."""
     dedup_ms: int = 0
     grouped: bool = False
     in_flight_max: int = 0
@@ -466,6 +479,7 @@ Operation = (
     | StageExpire
     | StageCarry
     | Reserving
+    | Moving
 )
 
 

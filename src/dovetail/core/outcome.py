@@ -34,6 +34,9 @@ class Why(IntEnum):
     TOO_MANY_BATCHES = 22
     STAGE_GAP = 23
     STAGE_DIFFERS = 24
+    DIVIDED = 25
+    ELSEWHERE = 26
+    MOVE_SETTLED = 27
 
 
 class Done(NamedTuple):

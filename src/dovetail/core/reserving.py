@@ -82,7 +82,7 @@ def _settle(lane: Lane, known: Reservation, number: int) -> Outcome:
     for one in [one for one in known.batches if one <= number]:
         for first, length in known.batches.pop(one).runs():
             for chunk, at, part in _pieces(lane, first, length):
-                _end(lane, chunk, at, part)
+                end(lane, chunk, at, part)
             count += length
     known.settled = number
     return Done(count)
@@ -94,7 +94,7 @@ def _release(lane: Lane, known: Reservation) -> int:
     for batch in known.batches.values():
         for first, length in batch.runs():
             for chunk, at, part in _pieces(lane, first, length):
-                _give_back(lane, chunk, at, part)
+                give_back(lane, chunk, at, part)
             count += length
     known.batches.clear()
     known.epoch, known.released = 0, known.last
@@ -125,7 +125,8 @@ def _take(lane: Lane, most: int) -> Batch:
             most -= _take_group(lane, chunk, at, name, most, batch)
             continue
         count = _stretch(chunk, at, most) if chunk.groups is None else 1
-        _set_aside(lane, chunk, at, count, batch)
+        set_aside(lane, chunk, at, count)
+        batch.add(chunk.base + at, count)
         if name and tenants is not None:
             tenants.hide(lane, chunk, at, name)
         most -= count
@@ -146,14 +147,15 @@ def _take_group(lane: Lane, chunk: Chunk, at: int, name: int, most: int, batch: 
     while True:
         count += 1
         behind = groups.next_visible(lane, chunk.base + at) if count < most else None
-        _set_aside(lane, chunk, at, 1, batch)
+        set_aside(lane, chunk, at, 1)
+        batch.add(chunk.base + at, 1)
         groups.busy[name] += 1
         if behind is None:
             return count
         chunk, at = behind
 
 
-def _set_aside(lane: Lane, chunk: Chunk, at: int, count: int, batch: Batch) -> None:
+def set_aside(lane: Lane, chunk: Chunk, at: int, count: int) -> None:
     """`count` neighbours that are READY, or one member of a group that is HELD."""
     if chunk.states[at] == READY:
         chunk.ready -= count
@@ -162,7 +164,6 @@ def _set_aside(lane: Lane, chunk: Chunk, at: int, count: int, batch: Batch) -> N
     chunk.states[at : at + count] = _RESERVED_RUN[:count]
     chunk.end_receipts(at, count)
     lane.reserved += count
-    batch.add(chunk.base + at, count)
 
 
 # Giving back, and ending
@@ -178,7 +179,7 @@ def _pieces(lane: Lane, first: int, length: int) -> Iterator[tuple[Chunk, int, i
         first += count
 
 
-def _give_back(lane: Lane, chunk: Chunk, at: int, count: int) -> None:
+def give_back(lane: Lane, chunk: Chunk, at: int, count: int) -> None:
     lane.reserved -= count
     if chunk.groups is None:
         chunk.states[at : at + count] = _READY_RUN[:count]
@@ -201,7 +202,7 @@ def _give_back(lane: Lane, chunk: Chunk, at: int, count: int) -> None:
             lane.tenants.show(lane, chunk, index, name)
 
 
-def _end(lane: Lane, chunk: Chunk, at: int, count: int) -> None:
+def end(lane: Lane, chunk: Chunk, at: int, count: int) -> None:
     """Done with: they leave for good."""
     lane.reserved -= count
     if chunk.groups is None:

@@ -65,8 +65,8 @@ class Waiting:
         elif isinstance(operation, op.CompletePush):
             self.stirred.update(operation.push.queues)
             self.stirred.add(operation.complete.queue)
-        elif isinstance(operation, op.Move | op.Publish):
-            # Each message may have gone back to another queue; stages may have named any.
+        elif not hasattr(operation, "queue") and not isinstance(operation, op.Tick | op.Stage | op.Trim):
+            # Whatever moves messages may have brought them to any queue.
             self.stirred.update(self.places)
         else:
             queue = getattr(operation, "queue", 0)

@@ -27,6 +27,7 @@ from dovetail.core.digest import Digests
 from dovetail.core.fair import Tenants
 from dovetail.core.lane import Lane
 from dovetail.core.message import salt_of
+from dovetail.core.moves import Arrivals, Departures, Leaving
 from dovetail.core.operation import Attributes, Push, Why
 from dovetail.core.producers import Producer
 from dovetail.core.reservations import Batch, Reservation
@@ -113,6 +114,7 @@ def _load(data: memoryview) -> State:
                 return state
             lane, times = _lane_from(json.loads(bytes(body))), []
             state.lanes[lane.queue] = lane
+            state.leaving |= {(lane.queue, target): None for target, known in lane.departures.items() if known.under_way}
         elif lane is None:
             raise CodecError("a snapshot with columns before its first lane")
         elif tag == CHUNK:
@@ -237,6 +239,7 @@ def _lane_facts(lane: Lane, stretch: Stretch | None) -> dict[str, Any]:
         "attempts": [[key.hex(), made.time, made.sequences, made.deliveries] for key, made in lane.attempts.kept.items()],
         "epochs": lane.epochs,
         "reservations": {name: _reservation_facts(known) for name, known in lane.reservations.items()},
+        "departures": [[target, known.next, known.gone, list(known.under_way.items())] for target, known in lane.departures.items()],
     }
 
 
@@ -275,7 +278,11 @@ def _lane_from(facts: dict[str, Any]) -> Lane:
     # Snapshots from before there were reservations have none.
     lane.epochs = facts.get("epochs", 0)
     lane.reservations = {name: _reservation_from(known) for name, known in facts.get("reservations", {}).items()}
-    lane.reserved = sum(map(len, lane.reservations.values()))
+    for target, following, gone, under_way in facts.get("departures", []):
+        known = lane.departures[target] = Departures()
+        known.next, known.gone = following, gone
+        known.under_way = {number: Leaving(*one) for number, one in under_way}
+    lane.reserved = sum(map(len, lane.reservations.values())) + sum(len(known.under_way) for known in lane.departures.values())
     return lane
 
 
@@ -428,6 +435,8 @@ def _state_facts(state: State, written: FactStretch | None) -> dict[str, Any]:
         ],
         "owners": [[key.hex(), batch] for key, batch in state.stages.owners.items()],
         "digest": state.digests.value,
+        "log": [state.logs, state.place],
+        "arrivals": [[*pair, known.low, list(known.judged.items())] for pair, known in state.arrivals.items()],
         "chronicle": chronicle,
         "closed": [key.hex() for key in state.writers.closed],
         "writers": [[key.hex(), w.version, w.last, w.applied, w.silent_ms, w.seen, w.handed] for key, w in state.writers.by_id.items()],
@@ -455,6 +464,11 @@ def _state_from(facts: dict[str, Any]) -> State:
     state.stages.owners = {bytes.fromhex(key): batch for key, batch in facts.get("owners", [])}
     # Snapshots from before there were shared logs have none.
     state.digests = Digests(facts.get("digest", 0), state.position)
+    # Nor have those from before version 6 these.
+    state.logs, state.place = facts.get("log", (1, 0))
+    for source, target, low, judged in facts.get("arrivals", []):
+        arrivals = state.arrivals[source, target] = Arrivals()
+        arrivals.low, arrivals.judged = low, dict(judged)
     if "chronicle" in facts:  # Not in snapshots from before version 4.
         state.chronicle = Chronicle.of(facts["chronicle"])
     state.writers.closed = dict.fromkeys(map(bytes.fromhex, facts["closed"]))

@@ -8,10 +8,9 @@ its neighbours.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, get_args
 
-from dovetail.core import clearing, moving, noting, pushing, reserving, serving, settling, staging, tapping
+from dovetail.core import clearing, crossing, moving, noting, pushing, reserving, serving, settling, staging, tapping
 from dovetail.core import operation as op
 from dovetail.core.catalog import Catalog
 from dovetail.core.chronicle import REPEAT, Chronicle, Fact
@@ -19,6 +18,7 @@ from dovetail.core.digest import Digests
 from dovetail.core.groups import Groups
 from dovetail.core.lane import Lane
 from dovetail.core.message import salt_of
+from dovetail.core.moves import Arrivals
 from dovetail.core.operation import (
     Applied,
     Done,
@@ -33,7 +33,7 @@ from dovetail.core.operation import (
 )
 from dovetail.core.producers import Producer, Producers
 from dovetail.core.stages import Stages
-from dovetail.core.versions import APPLY_VERSION, FACTS_VERSION, STAGES_VERSION, WAITING_VERSION
+from dovetail.core.versions import APPLY_VERSION, FACTS_VERSION, MOVES_VERSION, STAGES_VERSION, WAITING_VERSION
 from dovetail.core.waiting import Attempt, Waiter
 from dovetail.core.writers import Handed, Writers
 
@@ -43,8 +43,7 @@ class State:
 
     def __init__(self) -> None:
         self.version = APPLY_VERSION
-        self.key = b""
-        self.salt = 0
+        self.key, self.salt = b"", 0
         self.time = 0
         self.ahead_s = 0
         """Of the last entry; apply itself never looks at it."""
@@ -58,6 +57,11 @@ class State:
         self.writers = Writers()
         self.digests = Digests()
         """Of what was answered to entries of writers: of shared logs only."""
+        self.logs, self.place = 1, 0
+        """Of the namespace, and which of them this one is."""
+        self.leaving: dict[tuple[int, int], None] = {}
+        self.arrivals: dict[tuple[int, int], Arrivals] = {}
+        """(source, target): between which something is on its way, as their lanes say; and what came here from another log."""
         self.waiting = serving.Waiting()
         """Queues with waiters in their lanes: of shared logs only."""
         self.chronicle = Chronicle()
@@ -203,6 +207,8 @@ class State:
     def _create(self, o: op.Create, _: int) -> Outcome:
         if o.queue in self.dropped:
             return Refusal(Why.DROPPED_ID)
+        if crossing.elsewhere(self, o.queue):
+            return Refusal(Why.ELSEWHERE)
         if o.queue not in self.lanes:
             self.lanes[o.queue] = Lane(o.queue, o.attributes)
             self.rules_version += 1
@@ -230,6 +236,7 @@ class State:
             return Refusal(Why.NO_QUEUE, str(o.queue))
         if self.chronicle.open:
             noting.queue(self, Fact.DROP, o.queue, lane.live)
+        crossing.dropped(self, lane)
         self.dropped[o.queue] = None
         self.rules_version += 1
         self.waiting.leave(o.queue)
@@ -274,8 +281,7 @@ class State:
     def take(self, lane: Lane, most: int, lease_ms: int, delete: bool) -> Popped:
         lease = lane.lease_for(lease_ms)
         room = lane.attributes.in_flight_max - lane.leased if lane.attributes.in_flight_max else most
-        dead_letter = lane.attributes.dead_letter
-        bury = partial(moving.bury, self) if dead_letter in self.lanes and dead_letter != lane.queue else None
+        bury = moving.burial(self, lane) if lane.attributes.receives_max else None
         taken = lane.pop(self.time, min(most, room), lease, delete, bury)
         if self.chronicle.open and taken:
             noting.taken(self, lane, taken, lease, delete=delete)
@@ -455,4 +461,5 @@ _HANDLERS: dict[type[Any], Handler] = {
     op.StageExpire: _since(STAGES_VERSION, staging.expire),
     op.StageCarry: _since(STAGES_VERSION, staging.carry),
     **dict.fromkeys(get_args(op.Reserving), _since(STAGES_VERSION, State._reserving)),
+    **{made: _since(MOVES_VERSION, handler) for made, handler in crossing.HANDLERS.items()},
 }

@@ -12,5 +12,7 @@ FACTS_VERSION = 4
 """From here on there are facts taps; before, their operations are refused."""
 WAITING_VERSION = 5
 """From here on a waiting receiver may take only once, and may withdraw; before, `once` meant nothing and a Withdraw is refused."""
-APPLY_VERSION = 5
+MOVES_VERSION = 6
+"""From here on a namespace may have several logs, and messages move between them; before, the operations for it are refused."""
+APPLY_VERSION = 6
 """What this node speaks."""

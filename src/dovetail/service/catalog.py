@@ -58,6 +58,7 @@ class Catalog:
         """Make the queue; where it exists with the same rules, that one. Other rules are refused."""
         _check_name(namespace, NAMESPACE_BYTES_MAX, least=0)
         _check_name(name, QUEUE_NAME_BYTES_MAX, least=1)
+        await self._store.reach(attributes.dead_letter)
         self._check(attributes)
         queue = await self._store.create(namespace, name, attributes)
         lane = self._store.lane(queue)
@@ -76,6 +77,7 @@ class Catalog:
         async with self._changing:
             before = lane.attributes
             attributes = make(before)
+            await self._store.reach(attributes.dead_letter)
             self._check(attributes, lane.queue, before.dead_letter)
             if attributes != before:
                 await self._store.configure(lane.queue, attributes)

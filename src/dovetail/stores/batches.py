@@ -76,6 +76,8 @@ _TEXTS = {
     Why.RELEASED: "The batch was released by an operator: its messages are with others.",
     Why.TOO_MANY_BATCHES: f"{RESERVED_BATCHES_MAX} batches are open, as many as may be: settle some.",
     Why.VERSION: "The log has not gone on to the version that knows this.",
+    Why.DIVIDED: "The namespace has another number of logs.",
+    Why.ELSEWHERE: "The queue lies in another log of the namespace.",
     Why.NEEDS_GROUPS: "A queue that holds messages cannot change its discipline.",
 }
 _MESSAGE_OVERHEAD = 48

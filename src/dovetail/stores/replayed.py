@@ -173,6 +173,10 @@ class Replayed(StoreColumns, StoreStages, StoreFacts):
             elif isinstance(operation, op.Pop):
                 lane = self.state.lanes.get(operation.queue)
                 touched += (operation.queue, lane.attributes.dead_letter if lane is not None else 0)
+            elif isinstance(operation, op.Arrive):
+                touched += operation.push.queues
+            elif isinstance(operation, op.MoveSettle):
+                touched.append(operation.source)
             elif isinstance(operation, op.Move | op.Publish):
                 # Each message may have gone back to another queue; stages may have named any.
                 touched += watched
@@ -244,6 +248,12 @@ class Replayed(StoreColumns, StoreStages, StoreFacts):
         if known is None:
             known = self._lanes[queue] = self._lane_type(self, lane)
         return known
+
+    async def reach(self, queue: int) -> None:
+        """Everything is at hand."""
+
+    async def snapshot(self) -> None:
+        await self.chores.snapshot()
 
     async def confirm(self) -> bool:
         return False

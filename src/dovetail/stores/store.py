@@ -34,7 +34,7 @@ class Promises:
     groups: bool
     taps: bool
     transactions: bool
-    """complete-and-push is one step"""
+    """complete-and-push, and whatever names several queues, is one step"""
     numbering: bool
     dedup_scope: str
     """queue · none"""
@@ -408,25 +408,25 @@ class Store(FactsStore, Protocol):
 
     def lane(self, queue: int) -> Lane | None: ...
 
+    def reach(self, queue: int) -> Awaitable[None]:
+        """From now on `lane` knows the queue, if there is one, also where a node keeps only those that it is asked for."""
+
     async def confirm(self) -> bool:
-        """To be awaited before "there is none": all that other nodes were answered is known then. False, at once, where there are none."""
+        """To be awaited before "there is none": then what other nodes were told, and `find` missed, is known. False: there are none."""
 
     def find(self, namespace: str, name: str) -> int | None: ...
 
     def queues(self, namespace: str) -> Iterator[tuple[str, int]]: ...
-
     def all_queues(self) -> list[tuple[str, str, int]]:
         """(namespace, name, queue) of every queue."""
 
     def name_of(self, queue: int) -> tuple[str, str] | None: ...
-
     def create(self, namespace: str, name: str, attributes: Attributes) -> Awaitable[int]:
         """Idempotent: the id of the queue of that name, made now or before."""
 
     def configure(self, queue: int, attributes: Attributes) -> Awaitable[None]: ...
 
     def drop(self, queue: int) -> Awaitable[None]: ...
-
     def push_all(
         self, queues: Sequence[int], messages: Sequence[Outgoing], number: Number | None = None
     ) -> Awaitable[list[list[Stored]]]: ...

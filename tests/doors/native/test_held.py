@@ -52,6 +52,14 @@ def test_of_frames_that_never_end_the_oldest_gives_way_and_is_told(node: Callabl
     assert inside.call(lambda: inside.server.unfinished.bytes) == 0
 
 
+def test_without_a_bound_frames_that_never_end_pile_up(node: Callable[[Bounds], Inside]) -> None:
+    inside = node(Bounds(unfinished_bytes_max=1 << 40))
+    slow = [half_a_push(inside) for _ in range(4)]
+    assert inside.call(lambda: (inside.server.unfinished.bytes, inside.server.connections)) == (4 * HALF, 4)
+    for one in slow:
+        one.close()
+
+
 def test_a_frame_that_ends_is_held_no_longer(node: Callable[[Bounds], Inside]) -> None:
     inside = node(Bounds(unfinished_bytes_max=2 * HALF))
     stranger = inside.stranger()

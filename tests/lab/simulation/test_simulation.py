@@ -12,17 +12,23 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dovetail.core import settling
+from dovetail.core import crossing, settling
+from dovetail.core import state as core_state
+from dovetail.core.moves import Arrive
 from dovetail.core.outcome import Fate
+from dovetail.core.state import State
 from dovetail.core.writers import Writers
 from dovetail.lab.simulation.run import Options, Outcome, run
+from dovetail.stores.namespace import carrier
 from tests.core.test_agreement import _without_the_fence
 
 ROOT = Path(__file__).parent.parent.parent.parent
 SEEDS, PART = 300, 30
+LOGS_SEEDS = 16
 SOAKED = int(os.environ.get("DOVETAIL_SIM_SEEDS", "100000"))
 
 
@@ -52,6 +58,41 @@ def test_promises_hold_whatever_happens_to_nodes_and_their_log(start: int) -> No
     counting, failed = judged(range(start, start + PART))
     assert not failed, "\n".join(failed)
     assert counting >= 0.9 * PART, "seeds in which little happens prove little"
+
+
+@pytest.mark.slow
+def test_promises_hold_over_several_logs_with_dead_letters_that_move() -> None:
+    """Queues lie in three logs, so each dead letter is a move; nodes are killed and cut off in the middle of it."""
+    outcomes = [run(Options(seed, liveness=seed % 4 == 0, logs=3)) for seed in range(LOGS_SEEDS)]
+    failed = [outcome.text() for outcome in outcomes if not outcome.held]
+    assert not failed, "\n".join(failed)
+    assert sum(outcome.counts for outcome in outcomes) >= 0.9 * LOGS_SEEDS
+    letters = [verdict.figures["dead letters"] for outcome in outcomes for verdict in outcome.verdicts if "dead letters" in verdict.figures]
+    assert sum(letters) > LOGS_SEEDS, "too few messages moved to prove anything"
+
+
+@pytest.mark.slow
+def test_without_the_judgements_a_dead_letter_is_stored_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A twin of moves: the target stores whatever arrives, and a carrier that died had said it before."""
+    arrive = crossing.arrive
+
+    def forgetful(log: State, o: Any, address: int) -> Any:
+        known = log.arrivals.get((o.source, o.push.queues[0]))
+        if known is not None:
+            known.judged.pop(o.number, None)
+            known.low = 0
+        return arrive(log, o, address)
+
+    monkeypatch.setitem(core_state._HANDLERS, Arrive, forgetful)
+    monkeypatch.setattr(carrier, "PATIENCE_MS", 0)
+    assert any(not run(Options(seed, logs=3)).held for seed in range(LOGS_SEEDS))
+
+
+@pytest.mark.soak
+def test_promises_hold_over_several_logs_for_many_seeds() -> None:
+    for start in range(LOGS_SEEDS, LOGS_SEEDS + 2000, 100):
+        failed = [outcome.text() for seed in range(start, start + 100) if not (outcome := run(Options(seed, logs=3))).held]
+        assert not failed, "\n".join(failed)
 
 
 @pytest.mark.soak

@@ -212,7 +212,8 @@ class Door:
             answers.ARROW_FEATURE * self.has_arrow
             | answers.STAGE_FEATURE
             | answers.RESERVE_FEATURE
-            | answers.FACTS_FEATURE * (store.promises.facts and self.has_arrow),
+            | answers.FACTS_FEATURE * (store.promises.facts and self.has_arrow)
+            | answers.UNNUMBERED_FEATURE * (not store.promises.numbering),
             caller.account,
             caller.namespace,
             store.promises.durability,

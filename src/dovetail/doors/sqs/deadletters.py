@@ -95,10 +95,18 @@ def _sources(call: Call, lane: Lane) -> Iterator[str]:
 
 
 async def list_dead_letter_source_queues(call: Call, o: shapes.ListDeadLetterSourceQueues) -> shapes.ListDeadLetterSourceQueuesResult:
+    await _at_hand(call)
     lane = call.lane(o.queue_url)
     page, token = paged(sorted(_sources(call, lane)), o.max_results, o.next_token)
     base = f"{call.base_url}/{call.arn_of(lane).account}/"
     return shapes.ListDeadLetterSourceQueuesResult([base + name for name in page], token)
+
+
+async def _at_hand(call: Call) -> None:
+    """Where the dead letters of a queue come from is asked of all queues, also of those that this node has not looked at yet."""
+    store = call.door.broker.store
+    for _, queue in store.queues(call.namespace):
+        await store.reach(queue)
 
 
 def _by_arn(call: Call, parameter: str, text: str) -> Lane:
@@ -116,6 +124,7 @@ def _by_arn(call: Call, parameter: str, text: str) -> Lane:
 
 
 async def start_message_move_task(call: Call, o: shapes.StartMessageMoveTask) -> shapes.StartMessageMoveTaskResult:
+    await _at_hand(call)
     source = _by_arn(call, "SourceArn", o.source_arn)
     rate = o.max_number_of_messages_per_second
     if rate is not None and not 1 <= rate <= RATE_MAX:

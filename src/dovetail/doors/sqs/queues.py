@@ -40,7 +40,7 @@ async def create_queue(call: Call, o: shapes.CreateQueue) -> shapes.CreateQueueR
         )
     tags = check_tags(o.tags or {})
     arn = Arn(call.caller.region, call.caller.account, name)
-    target = _checked_policies(call, values, arn, fifo, None)
+    target = await _checked_policies(call, values, arn, fifo, None)
     _check_combination(values)
     catalog, door = call.door.broker.catalog, call.door
     lane = catalog.find(call.namespace, name)
@@ -78,7 +78,7 @@ def _check_combination(values: Mapping[str, str]) -> None:
         )
 
 
-def _checked_policies(call: Call, values: Mapping[str, str], own: Arn, fifo: bool, lane: Lane | None) -> int | None:
+async def _checked_policies(call: Call, values: Mapping[str, str], own: Arn, fifo: bool, lane: Lane | None) -> int | None:
     """Check the attributes that are documents. Returns the id of the dead-letter queue where one is named."""
     text = values.get("Policy")
     if text:
@@ -94,7 +94,10 @@ def _checked_policies(call: Call, values: Mapping[str, str], own: Arn, fifo: boo
     target = qa.redrive_policy(redrive).target
     if (target.account, target.region) != (own.account, own.region):
         raise qa.refused("RedrivePolicy", redrive, "Dead-letter target owner should be the same as the source.")
-    found = call.door.broker.catalog.find(f"{target.account}{NAMESPACES}{target.region}", target.name)
+    named = f"{target.account}{NAMESPACES}{target.region}", target.name
+    found = call.door.broker.catalog.find(*named)
+    if found is None and await call.door.broker.store.confirm():
+        found = call.door.broker.catalog.find(*named)
     if found is None:
         raise (
             SqsError(errors.QUEUE_DOES_NOT_EXIST, "Dead letter target does not exist.")
@@ -191,7 +194,7 @@ async def set_queue_attributes(call: Call, o: shapes.SetQueueAttributes) -> None
         raise errors.missing("Attribute.Name")
     values = qa.checked(o.attributes, fifo=fifo, creating=False, beyond=call.door.beyond)
     values.pop("FifoQueue", None)  # It can only say what is so already.
-    target = _checked_policies(call, values, call.arn_of(lane), fifo, lane)
+    target = await _checked_policies(call, values, call.arn_of(lane), fifo, lane)
 
     def changed(attributes: Attributes) -> Attributes:
         named = "FifoThroughputLimit" in values or "DeduplicationScope" in values

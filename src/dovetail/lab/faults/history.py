@@ -11,7 +11,7 @@ another process. Times are nanoseconds of the machine's monotonic clock.
 | send | queue, body, and where they matter group, delay_ms, number | sequence |
 | receive | queue, most, lease_ms, wait_ms, and perhaps delete | messages: body, sequence, receives, receipt |
 | complete, requeue, release, extend | queue, body, receipt (extend: lease_ms) | done |
-| counts | queue | visible, delayed, leased |
+| counts | queue | visible, delayed, leased, reserved |
 | read, write | register | value |
 """
 

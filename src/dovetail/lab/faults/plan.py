@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from ...errors import BadRequest
+from ...limits import LOGS_MAX
 
 What = Literal["node", "broker", "wire"]
 Which = Literal["one", "minority", "majority", "all"]
@@ -115,6 +116,8 @@ class Plan:
     """The promise that it tries to break."""
     rounds: Sequence[Sequence[Action]]
     every_s: float = 3.0
+    logs: int = 1
+    """Over so many logs the queues are spread, where a store has several."""
 
     def json(self) -> str:
         rounds = [[{"do": action.do, **asdict(action)} for action in together] for together in self.rounds]
@@ -131,7 +134,7 @@ def from_json(text: str) -> Plan:
         made = Plan(rounds=rounds, **given)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadRequest(f"this is no plan: {error!r}") from None
-    if not made.every_s > 0 or not any(made.rounds):
+    if not made.every_s > 0 or not any(made.rounds) or type(made.logs) is not int or not 1 <= made.logs <= LOGS_MAX:
         raise BadRequest("a plan breaks something, again and again")
     return made
 

@@ -65,6 +65,13 @@ _ALL = (
         ),
     ),
     Plan(
+        "moves",
+        "a dead letter arrives once in the log of its queue, whoever dies or sleeps on the way",
+        ((Kill("node", 0.5),), (Pause("node", 3.0), Kill("node", 0.5)), (Kill("node", 2.0, "majority"),), (Cut(0.5),), ()),
+        every_s=2.0,
+        logs=3,
+    ),
+    Plan(
         "brokers",
         "what the engine has acknowledged outlives any minority of its brokers",
         ((Kill("broker", 3.0, "minority"),), (Pause("broker", 4.0, "minority"),), (Restart("broker", 1.0),), ()),

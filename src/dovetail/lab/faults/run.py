@@ -35,7 +35,7 @@ SHARED_HELD_MS = 2_000
 class Site:
     """What there is to break: nodes, each behind a wire, and perhaps the brokers of an engine."""
 
-    def __init__(self, folder: Path, store: str, nodes: int, brokers: int, *, powered: bool = False) -> None:
+    def __init__(self, folder: Path, store: str, nodes: int, brokers: int, *, logs: int = 1, powered: bool = False) -> None:
         """`powered`: what is kept lies on a disk whose power can be cut, and engines sync before they answer."""
         self._folder = folder
         self._store = store
@@ -48,6 +48,7 @@ class Site:
         self.engine: Engine | None = ENGINES[store](place / "engine", brokers, sync_always=powered) if self.shared else None
         self.brokers = brokers if self.shared else 0
         self._count = nodes if self.shared else 1
+        self._logs = logs
         self.nodes: list[Node] = []
         self.wires: list[Proxy] = []
 
@@ -61,7 +62,8 @@ class Site:
 
     async def start(self, seed: int, *, small_disk: bool) -> None:
         if self.engine is not None:
-            url = await asyncio.to_thread(self.engine.start) + "/faults" + ("?synced=yes" if self._powered is not None else "")
+            said = ["synced=yes"] * (self._powered is not None) + [f"logs={self._logs}"] * (self._logs > 1)
+            url = await asyncio.to_thread(self.engine.start) + "/faults" + ("?" + "&".join(said) if said else "")
         else:
             disk = self._powered.path if self._powered is not None else self._folder
             data = self._mounted() if small_disk else disk
@@ -189,7 +191,7 @@ async def run(
 ) -> Report:
     """Everything that was started is gone at the end. `keep`: where to write the history."""
     actions = [action for together in plan.rounds for action in together]
-    site = Site(folder, store, nodes, brokers, powered=any(isinstance(action, Power) for action in actions))
+    site = Site(folder, store, nodes, brokers, logs=plan.logs, powered=any(isinstance(action, Power) for action in actions))
     history = History()
     workers: Workers | None = None
     try:
@@ -246,8 +248,10 @@ async def _break(site: Site, events: Sequence[Event], began: float, say: Callabl
 
 
 def able(plan: Plan, store: str) -> bool:
-    """Can this be broken there? One node has no brokers; a disk is filled only under a node that writes to one, and its power is cut where
-    answers say that they are on it."""
+    """Can this be broken there? One node has no brokers, and one log; a disk is filled only under a node that writes to one, and its
+    power is cut where answers say that they are on it."""
+    if plan.logs > 1 and store not in ENGINES:
+        return False
     actions = [action for together in plan.rounds for action in together]
     if any(isinstance(action, Full) for action in actions) and store != "local":
         return False

@@ -232,7 +232,8 @@ class Workers:
     async def _left(worker: Worker, queue: Queue) -> int:
         async def act() -> Mapping[str, Any]:
             counts = await queue.counts()
-            return {"visible": counts.visible, "delayed": counts.delayed, "leased": counts.leased}
+            # What moves into another log is set aside on the way.
+            return {"visible": counts.visible, "delayed": counts.delayed, "leased": counts.leased, "reserved": counts.reserved}
 
         told = await worker.say("counts", act, queue=queue.name)
         return sum(told.values()) if told is not None else 1

@@ -20,6 +20,7 @@ from ...errors import Unavailable, Unknown
 from ...node import Node
 from ...service.handles import Producer, Queue
 from ...service.values import Outgoing, Sent
+from ...stores.namespace.store import NamespaceStore
 from ...stores.store import Counts
 from .nodes import SimNode
 
@@ -136,8 +137,10 @@ class SimQueue:
     async def counts(self) -> Counts:
         async def counts(node: Node) -> Counts:
             # Read through an append: what a node counts by itself may be a second old.
-            await node.store.committer.submit(Tick())
-            return await (await node.queue(self.name)).counts()
+            queue = await node.queue(self.name)
+            store = await node.store.open_for(queue.lane.queue) if isinstance(node.store, NamespaceStore) else node.store
+            await store.committer.submit(Tick())
+            return await queue.counts()
 
         return await self.client.once(counts)
 

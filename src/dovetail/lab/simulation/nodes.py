@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -16,11 +16,12 @@ from ...clock import Handle
 from ...errors import DovetailError, Unavailable, Unknown
 from ...logs.shared import log as shared_log
 from ...logs.shared.log import SharedLog
-from ...node import Node
+from ...node import Node, join_namespace
 from ...stores import committer as plain_committer
 from ...stores.chores import Chores
 from ...stores.committer import Committer
 from ...stores.entrytime import EntryTime
+from ...stores.namespace.log import NamespaceLog
 from ...stores.shared import committer, store
 from ...stores.shared.chores import SharedChores
 from ...stores.shared.store import SharedStore
@@ -63,6 +64,42 @@ class _Store(SharedStore):
         return made, writing, _Chores(self, snapshot_bytes)
 
 
+class _Log(_Store, NamespaceLog):
+    """One of several."""
+
+
+class Connections:
+    """A node's, one to each log that it has joined: broken and healed together."""
+
+    def __init__(self, services: Sequence[Service], name: str) -> None:
+        self._services = services
+        self._name = name
+        self._made: list[Connection] = []
+        self._mute = self._deaf = self._dead = False
+        self._slow_s = 0.0
+
+    def to(self, log: int) -> Connection:
+        made = Connection(self._services[log], self._name)
+        self._made.append(made)
+        made.mute, made.deaf, made.dead, made.slow_s = self._mute, self._deaf, self._dead, self._slow_s
+        return made
+
+    def die(self) -> None:
+        self._dead = True
+        for one in self._made:
+            one.die()
+
+    def set(self, *, mute: bool, deaf: bool) -> None:
+        self._mute, self._deaf = mute, deaf
+        for one in self._made:
+            one.mute, one.deaf = mute, deaf
+
+    def slow(self, seconds: float) -> None:
+        self._slow_s = seconds
+        for one in self._made:
+            one.slow_s = seconds
+
+
 class Died(Unknown):
     """The node died before it answered."""
 
@@ -70,15 +107,15 @@ class Died(Unknown):
 class SimNode:
     """One node through all its lives. Between them there is nothing: what it held is lost."""
 
-    def __init__(self, name: str, loop: SimLoop, service: Service, folder: Path, skew_ms: int) -> None:
+    def __init__(self, name: str, loop: SimLoop, services: Sequence[Service], folder: Path, skew_ms: int) -> None:
         self.name = name
         self.clock = SimClock(loop, skew_ms)
         self._loop = loop
-        self._service = service
+        self._services = services
         self._folder = folder
         self._logs: list[SharedLog] = []
         self.owner: Owner
-        self.connection: Connection
+        self.connections: Connections
         self.node: Node | None = None
         self._died: asyncio.Future[None]
         self.lives = 0
@@ -86,23 +123,33 @@ class SimNode:
     def start(self) -> None:
         self.lives += 1
         self.owner = Owner(f"{self.name}.{self.lives}")
-        self.connection = Connection(self._service, self.owner.name)
+        self.connections = Connections(self._services, self.owner.name)
         self._died = self._loop.create_future()
         self._loop.spawn(self.owner, self._live())
 
     async def _live(self) -> None:
         """Join, again and again: the service may not be there yet."""
         while True:
-            folder = self._folder / f"{self.owner.name}-{len(self._logs)}"
-            log = SharedLog(self.connection, folder)
-            self._logs.append(log)
             try:
-                self.node = Node(await _Store.join(log, self.clock, snapshot_bytes=SNAPSHOT_BYTES), self.clock)
+                self.node = await self._joined()
                 return
             except DovetailError:
-                await log.shut()
-                self.connection.dead = False
                 await asyncio.sleep(RESTART_S)
+
+    async def _joined(self) -> Node:
+        if len(self._services) > 1:
+            return await join_namespace(self._log, len(self._services), clock=self.clock, snapshot_bytes=SNAPSHOT_BYTES, kind=_Log)
+        log = self._log(0)
+        try:
+            return Node(await _Store.join(log, self.clock, snapshot_bytes=SNAPSHOT_BYTES), self.clock)
+        except BaseException:
+            await log.shut()
+            raise
+
+    def _log(self, place: int) -> SharedLog:
+        log = SharedLog(self.connections.to(place), self._folder / f"{self.owner.name}-{len(self._logs)}")
+        self._logs.append(log)
+        return log
 
     @property
     def ready(self) -> bool:
@@ -113,10 +160,9 @@ class SimNode:
         return not self.owner.dead
 
     def kill(self) -> None:
-        self.owner.dead = self.connection.dead = True
+        self.owner.dead = True
+        self.connections.die()
         self.node = None
-        if self.connection in self._service.followers:
-            self._service.followers.remove(self.connection)
         if not self._died.done():
             self._died.set_result(None)
 

@@ -1,6 +1,6 @@
 """One seed: nodes on a shared log, clients that work, faults, a heal, a drain, and the judges of lab/faults.
 
-    python -m dovetail.lab.simulation.run SEED [liveness]        what one seed does, and what its judges say
+    python -m dovetail.lab.simulation.run SEED [liveness] [logs]        what one seed does, and what its judges say; `logs`: over three
 
 *safety*: everything breaks until the end, then all is healed and drained. *liveness*: at the end one node stays broken for ever, and the
 others have to get on without it. A seed in which little happened does not count.
@@ -18,6 +18,9 @@ from random import Random
 from typing import cast
 
 from ...client import Client
+from ...core.state import State
+from ...node import Node
+from ...stores.namespace.store import NamespaceStore
 from ..faults.checkers.verdict import Verdict, complaint
 from ..faults.history import History, lines
 from ..faults.judge import verdicts
@@ -51,6 +54,8 @@ class Options:
     nodes: int = 3
     seconds: float = 6.0
     pace_s: float = 0.4
+    logs: int = 1
+    """With several, dead letters move between them."""
     sends: Sends | None = None
     """None: some clients number what they send, some send it once."""
 
@@ -87,7 +92,8 @@ class _Workers(Workers):
         options = self._world.options
         chance = Random(f"{options.seed}-client-{name}")
         # It has the verbs that workers use, and that is all that is asked of it.
-        drawn: Sends = "numbered" if chance.random() < 0.5 else "once"
+        # Producers have no numbers where there are several logs.
+        drawn: Sends = "numbered" if chance.random() < 0.5 and options.logs == 1 else "once"
         return cast(Client, SimClient(self._world.nodes, name, chance, options.sends or drawn))
 
 
@@ -97,9 +103,13 @@ class World:
         self.loop = SimLoop()
         self.chance = Random(f"{options.seed}-faults")
         self.service = Service(self.loop, Random(f"{options.seed}-service"))
+        others = [Service(self.loop, Random(f"{options.seed}-service-{log}"), f"log {log}: ") for log in range(1, options.logs)]
+        self.services = [self.service, *others]
+        for other in others:
+            other.weather, other.trace = self.service.weather, self.service.trace
         self.history = History(now=lambda: round(self.loop.time() * 1e9))
         self.nodes = [
-            SimNode(f"n{number}", self.loop, self.service, folder, self.chance.randint(-SKEW_MS_MAX, SKEW_MS_MAX))
+            SimNode(f"n{number}", self.loop, self.services, folder, self.chance.randint(-SKEW_MS_MAX, SKEW_MS_MAX))
             for number in range(options.nodes)
         ]
         self.everybody = list(self.nodes)
@@ -123,7 +133,7 @@ class World:
         self._heal()
         if self.options.liveness:
             broken = self.chance.choice(self.nodes)
-            broken.connection.mute = broken.connection.deaf = True
+            broken.connections.set(mute=True, deaf=True)
             self.nodes = [node for node in self.nodes if node is not broken]
             for worker in workers.all:
                 cast(SimClient, worker.client).nodes = self.nodes
@@ -169,11 +179,11 @@ class World:
             await self._sleep(0.2, 5)
             self.loop.wake(owner)
         elif what in ("cut", "mute", "deaf"):
-            connection = node.connection
-            connection.mute, connection.deaf = what != "deaf", what != "mute"
+            connections = node.connections
+            connections.set(mute=what != "deaf", deaf=what != "mute")
             # Now and then for longer than a node is patient.
             await self._sleep(0.2, 3 if chance.random() < 0.8 else 14)
-            connection.mute = connection.deaf = False
+            connections.set(mute=False, deaf=False)
         elif what == "storm":
             weather.loss, weather.double, weather.delay_s = (
                 chance.choice((0.0, 0.1, 0.4)),
@@ -187,31 +197,38 @@ class World:
             await self._sleep(0.3, 5)
             weather.down = False
         elif what == "slow":
-            node.connection.slow_s = chance.uniform(0.05, 0.5)
+            node.connections.slow(chance.uniform(0.05, 0.5))
         else:
             node.clock.skew_ms = chance.randint(-SKEW_MS_MAX, SKEW_MS_MAX)
 
     def _heal(self) -> None:
         self.service.note("heal")
         for node in self.nodes:
-            node.connection.slow_s = 0.0
+            node.connections.slow(0.0)
 
     # Agreeing
 
     async def _agree(self) -> None:
-        """Every node gets to the end of the log, and has the same digest there."""
+        """Every node gets to the end of each log that it replays, and has the same digest there."""
         end, where = self.loop.time() + AGREE_S, {}
         while self.loop.time() < end:
-            where = {node.name: node.node.store.state if node.node is not None else None for node in self.nodes}
-            positions = {state.position if state is not None else -1 for state in where.values()}
-            if len(positions) == 1 and -1 not in positions:
-                digests = {name: state.digests.value for name, state in where.items() if state is not None}
-                broken = () if len(set(digests.values())) == 1 else (f"at one position: {digests}",)
-                self.agreement = Verdict(self.agreement.promise, broken, {"nodes": len(digests)})
+            where = {node.name: _states(node.node) if node.node is not None else {} for node in self.nodes}
+            logs = {log for states in where.values() for log in states}
+            found = [{name: states[log] for name, states in where.items() if log in states} for log in sorted(logs)]
+            if all(0 in states for states in where.values()) and all(len({one.position for one in log.values()}) == 1 for log in found):
+                digests = [{name: state.digests.value for name, state in log.items()} for log in found]
+                broken = [f"at one position: {log}" for log in digests if len(set(log.values())) > 1]
+                self.agreement = Verdict(self.agreement.promise, broken, {"nodes": len(where)})
                 return
             await self._sleep(0.02, 0.1)
-        named = {name: "not there" if state is None else state.position for name, state in where.items()}
+        named = {name: {log: state.position for log, state in states.items()} or "not there" for name, states in where.items()}
         self.agreement = Verdict(self.agreement.promise, (f"after {AGREE_S:g} s they are at {named}",))
+
+
+def _states(node: Node) -> dict[int, State]:
+    """Of the logs that it replays."""
+    stores = node.store.opened() if isinstance(node.store, NamespaceStore) else [node.store]
+    return {store.state.place: store.state for store in stores}
 
 
 def run(options: Options) -> Outcome:
@@ -237,6 +254,6 @@ def run(options: Options) -> Outcome:
 
 
 if __name__ == "__main__":
-    outcome = run(Options(int(sys.argv[1]), liveness="liveness" in sys.argv[2:]))
+    outcome = run(Options(int(sys.argv[1]), liveness="liveness" in sys.argv[2:], logs=3 if "logs" in sys.argv[2:] else 1))
     print(outcome.text())
     sys.exit(not outcome.held)

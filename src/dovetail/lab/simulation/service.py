@@ -32,8 +32,9 @@ class Weather:
 
 
 class Service:
-    def __init__(self, loop: SimLoop, chance: Random) -> None:
+    def __init__(self, loop: SimLoop, chance: Random, name: str = "") -> None:
         self.loop = loop
+        self.name = name
         self.chance = chance
         self.weather = Weather()
         self.first = 1
@@ -59,7 +60,7 @@ class Service:
         if self.weather.down:
             return
         stamp = WALL_MS + round(self.loop.time() * 1000)
-        self.note(f"{self.next} {stamp} {blake2b(packet, digest_size=8).hexdigest()}")
+        self.note(f"{self.name}{self.next} {stamp} {blake2b(packet, digest_size=8).hexdigest()}")
         self.packets.append((stamp, packet))
         for follower in self.followers:
             follower.news.set()
@@ -129,6 +130,11 @@ class Connection:
                 take(number, *service.packets[number - service.first])
                 number += 1
 
+    def die(self) -> None:
+        self.dead = True
+        if self in self._service.followers:
+            self._service.followers.remove(self)
+
     async def trim(self, number: int) -> None:
         await self._asked()
         self._service.trim(number)
@@ -151,6 +157,4 @@ class Connection:
         self._service.blobs.pop(name, None)
 
     async def close(self) -> None:
-        self.dead = True
-        if self in self._service.followers:
-            self._service.followers.remove(self)
+        self.die()

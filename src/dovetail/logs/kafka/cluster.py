@@ -39,6 +39,8 @@ def client_settings(place: Place) -> dict[str, Any]:
         "reconnect.backoff.max.ms": 500,
         "socket.connection.setup.timeout.ms": int(1000 * CONNECT_S),
         "socket.timeout.ms": int(1000 * ASK_S),
+        # A client asks who leads when a broker goes, which is before another one was elected; and then for five minutes not again.
+        "topic.metadata.refresh.interval.ms": 1000,
         "topic.metadata.refresh.fast.interval.ms": 100,
     }
 

@@ -39,8 +39,11 @@ _logger = logging.getLogger("dovetail.logs.kafka")
 
 
 class Kafka:
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, log: int = 0) -> None:
+        """`log`: which of the namespace's logs, from 0 on. To topics each is a namespace of its own, with a name that no namespace has."""
         self._place = place_of(url, PORT)
+        if log:
+            self._place = self._place._replace(namespace=f"{self._place.namespace}.{log}")
         if self._place.credentials:
             raise BadRequest("kafka:// takes no user and password: nodes speak to brokers without them")
         self.name = self._place.shown

@@ -46,14 +46,15 @@ _logger = logging.getLogger("dovetail.logs.nats")
 
 
 class JetStream:
-    def __init__(self, url: str) -> None:
-        self._place = place_of(url, PORT)
-        self.name = self._place.shown
+    def __init__(self, url: str, log: int = 0) -> None:
+        """`log`: which of the namespace's logs, from 0 on."""
+        self._place, self._log = place_of(url, PORT), log
+        self.name = self._place.shown + (f" (log {log})" if log else "")
         self.durability = "memory"
         self.packet_bytes_max = 0
         self.replicas = 0
-        self._stream = stream.stream_name(self._place.namespace)
-        self._subject = stream.subject(self._place.namespace)
+        self._stream = stream.stream_name(self._place.namespace, log)
+        self._subject = stream.subject(self._place.namespace, log)
         self._client: Client | None = None
         self._js: JetStreamContext | None = None
         self._acks = ""
@@ -75,9 +76,9 @@ class JetStream:
         give_up = monotonic() + OPEN_S
         while True:
             try:
-                config = (await stream.the_stream(js, self._place.namespace, replicas)).config
+                config = (await stream.the_stream(js, self._place.namespace, replicas, self._log)).config
                 self.replicas = config.num_replicas or 1
-                stream.check(config, self._place.namespace)
+                stream.check(config, self._place.namespace, self._log)
                 await self._make_bucket(js)
                 break
             except (nats.errors.Error, OSError) as error:

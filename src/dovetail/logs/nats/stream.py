@@ -2,6 +2,7 @@
 
 DOVETAIL_<namespace>       the log: subject dovetail.<namespace>.log, file storage, no limits; trimmed by purging a prefix
 OBJ_DOVETAIL_<namespace>   snapshots: an object store bucket with as many copies
+DOVETAIL1_<namespace> …    where there are several logs, the second one and on: subject dovetail.<namespace>.log.1, bucket OBJ_DOVETAIL1_…
 """
 
 from __future__ import annotations
@@ -30,19 +31,20 @@ def unfit(major: int, minor: int, max_payload: int) -> list[str]:
     return found
 
 
-def stream_name(namespace: str) -> str:
-    return f"DOVETAIL_{namespace}"
+def stream_name(namespace: str, log: int = 0) -> str:
+    """Of its `log`-th log. A namespace may have any letters and digits behind the first _, so that no two logs share a name."""
+    return f"DOVETAIL{log or ''}_{namespace}"
 
 
-def subject(namespace: str) -> str:
-    return f"dovetail.{namespace}.log"
+def subject(namespace: str, log: int = 0) -> str:
+    return f"dovetail.{namespace}.log" + (f".{log}" if log else "")
 
 
-def wanted(namespace: str, replicas: int) -> api.StreamConfig:
+def wanted(namespace: str, replicas: int, log: int = 0) -> api.StreamConfig:
     return api.StreamConfig(
-        name=stream_name(namespace),
+        name=stream_name(namespace, log),
         description="Dovetail: the log of a namespace. Nothing but dovetail nodes may publish here.",
-        subjects=[subject(namespace)],
+        subjects=[subject(namespace, log)],
         retention=api.RetentionPolicy.LIMITS,
         discard=api.DiscardPolicy.NEW,
         storage=api.StorageType.FILE,
@@ -51,23 +53,23 @@ def wanted(namespace: str, replicas: int) -> api.StreamConfig:
     )
 
 
-async def the_stream(js: JetStreamContext, namespace: str, replicas: int) -> api.StreamInfo:
+async def the_stream(js: JetStreamContext, namespace: str, replicas: int, log: int = 0) -> api.StreamInfo:
     """The one that is there, or a new one. Several nodes may make it at once: a stream of the same name and settings is the same."""
-    name = stream_name(namespace)
+    name = stream_name(namespace, log)
     try:
         return await js.stream_info(name)
     except NotFoundError:
-        await js.add_stream(wanted(namespace, replicas))
+        await js.add_stream(wanted(namespace, replicas, log))
         return await js.stream_info(name)
 
 
-def check(config: api.StreamConfig, namespace: str) -> None:
+def check(config: api.StreamConfig, namespace: str, log: int = 0) -> None:
     """Refuse what would delete messages that wait, or let others write between them."""
-    if found := wrong(config, namespace):
+    if found := wrong(config, namespace, log):
         raise StorageError(f"The stream {config.name} cannot hold a log: {'; '.join(found)}. (`nats stream edit {config.name}`)")
 
 
-def wrong(config: api.StreamConfig, namespace: str) -> list[str]:
+def wrong(config: api.StreamConfig, namespace: str, log: int = 0) -> list[str]:
     """Each line names the setting and what it must be."""
     most = {
         "max_age": config.max_age,
@@ -84,8 +86,9 @@ def wrong(config: api.StreamConfig, namespace: str) -> list[str]:
         found.append(f"retention is {_word(config.retention)}, must be limits: every node reads all of it")
     if config.storage != api.StorageType.FILE:
         found.append(f"storage is {_word(config.storage)}, must be file")
-    if config.subjects != [subject(namespace)]:
-        found.append(f"subjects are {config.subjects}, must be {[subject(namespace)]}: nobody else may write here")
+    subjects = [subject(namespace, log)]
+    if config.subjects != subjects:
+        found.append(f"subjects are {config.subjects}, must be {subjects}: nobody else may write here")
     if config.sealed or config.deny_purge:
         found.append("it is sealed or denies purges, and must take messages and trims")
     if config.mirror is not None or config.sources:

@@ -331,9 +331,11 @@ class SharedLog:
         if self._resending is not None:
             self._resending.cancel()
         tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        while tasks:
+            # Again, where once was lost: a `wait_for` whose answer has just come gives that and forgets the cancel (Python 3.11).
+            for task in tasks:
+                task.cancel()
+            tasks = list((await asyncio.wait(tasks, timeout=WATCH_S))[1])
         await self.engine.close()
         if self._cache is not None:
             if hasattr(self, "_spool"):

@@ -1,10 +1,11 @@
-"""`ENGINE://[USER:PASSWORD@]HOST:PORT[,HOST:PORT…]/NAMESPACE[?replicas=N][&synced=yes]` taken apart.
+"""`ENGINE://[USER:PASSWORD@]HOST:PORT[,HOST:PORT…]/NAMESPACE[?replicas=N][&synced=yes][&logs=N]` taken apart.
 
 | | means | unless given |
 | --- | --- | --- |
 | NAMESPACE | whose log it is: nodes of one namespace share everything, others nothing | dovetail |
 | replicas | copies of the log, when it is made here | 3 where the cluster has three servers, else 1 |
 | synced | `yes`: the operator declares that every server syncs before it answers, so that answers may say disk | no |
+| logs | over how many logs the namespace spreads its queues; never changes | what it was made with, or 1 |
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from ...errors import BadRequest
+from ...limits import LOGS_MAX
 
 NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 REPLICAS = ("1", "3", "5")
@@ -30,6 +32,8 @@ class Place(NamedTuple):
     replicas: int
     """0: as the cluster has servers."""
     synced: bool
+    logs: int = 0
+    """0: as the namespace was made."""
 
     @property
     def shown(self) -> str:
@@ -47,7 +51,7 @@ class Place(NamedTuple):
         return f"{kind}×3" if copies >= 3 else kind
 
 
-def place_of(url: str, port: int) -> Place:
+def place_of(url: str, port: int = 0) -> Place:
     """`port` is where a server listens unless the URL says otherwise."""
     parts = urlsplit(url)
     credentials, _, hosts = parts.netloc.rpartition("@")
@@ -66,6 +70,9 @@ def place_of(url: str, port: int) -> Place:
         raise BadRequest(f"replicas={replicas}: must be {', '.join(REPLICAS)}")
     if synced not in ("yes", "no"):
         raise BadRequest(f"synced={synced}: must be yes or no")
+    logs = given.pop("logs", "")
+    if logs and not (logs.isdecimal() and 1 <= int(logs) <= LOGS_MAX):
+        raise BadRequest(f"logs={logs}: must be 1 to {LOGS_MAX}")
     if given:
-        raise BadRequest(f"{', '.join(given)}: a {parts.scheme}:// store takes replicas and synced")
-    return Place(parts.scheme, tuple(named), credentials, namespace, int(replicas), synced == "yes")
+        raise BadRequest(f"{', '.join(given)}: a {parts.scheme}:// store takes replicas, synced and logs")
+    return Place(parts.scheme, tuple(named), credentials, namespace, int(replicas), synced == "yes", int(logs or 0))

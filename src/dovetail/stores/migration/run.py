@@ -49,6 +49,8 @@ async def run(source: Source, target: Target, clock: Clock, say: Callable[[str],
     ended = source.ended is not None
     if not seen.state.key:
         raise BadRequest("There is nothing to move: no node has ever served it.")
+    if seen.state.logs > 1:
+        raise BadRequest("A namespace of several logs cannot be moved.")
     identity = identity_of(seen.state.key)
     finished = await target.open(identity)
     if finished and source.ended is None:

@@ -7,6 +7,7 @@ costs what a start costs at most, and an engine whose settings a node would refu
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from typing import NamedTuple
 from dovetail.core import codec, moved, snapshot
 from dovetail.core.operation import Head
 from dovetail.core.state import State
-from dovetail.errors import DovetailError, Unavailable
+from dovetail.errors import DovetailError
 from dovetail.limits import WRITER_SILENCE_MS
 from dovetail.logs.shared.engine import Engine
 from dovetail.logs.shared.health import Health
@@ -96,14 +97,15 @@ async def _loaded(engine: Engine, position: int) -> State:
     return snapshot.load(memoryview(data))
 
 
+class _AllRead(Exception):
+    """Ends the following: what `take` raises does, at once and surely, which cancelling it would not."""
+
+
 async def _follow(engine: Engine, state: State, start: int, end: int) -> dict[bytes, int]:
     """Apply `start` … `end - 1`. Of each writer: how many entries it had not applied when it wrote its last."""
     heard: dict[bytes, int] = {}
-    done = asyncio.Event()
 
     def take(number: int, stamp_ms: int, packet: bytes) -> None:
-        if number >= end:
-            return
         records = decode(packet)
         head: Head = codec.decode_head(records[0])
         copy = moved.passed(head, records, state.key)
@@ -112,18 +114,9 @@ async def _follow(engine: Engine, state: State, start: int, end: int) -> dict[by
         state.apply((number + 1) << SHIFT, head, operations, range(position + 1, position + len(records)), stamp_ms)
         heard[head.writer] = number - (head.applied >> SHIFT)
         if number == end - 1:
-            done.set()
+            raise _AllRead
 
-    if start >= end:
-        return heard
-    following = asyncio.ensure_future(engine.follow(start, take, lambda: None))
-    waiting = asyncio.ensure_future(done.wait())
-    try:
-        await asyncio.wait((following, waiting), return_when=asyncio.FIRST_COMPLETED)
-        if not done.is_set():
-            raise Unavailable(f"the log could not be read: {following.exception()}")
-    finally:
-        for task in (following, waiting):
-            task.cancel()
-        await asyncio.gather(following, waiting, return_exceptions=True)
+    if start < end:
+        with contextlib.suppress(_AllRead):
+            await engine.follow(start, take, lambda: None)
     return heard

@@ -13,15 +13,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import monotonic
+from typing import Self
 
 from dovetail.clock import Clock
+from dovetail.core import crossing
 from dovetail.core import operation as op
 from dovetail.core.chunk import LEASED
 from dovetail.core.operation import Attributes, Done, Head, Operation, Outcome, Refusal, Why
 from dovetail.core.state import State
-from dovetail.core.versions import APPLY_VERSION, WAITING_VERSION
+from dovetail.core.versions import WAITING_VERSION
 from dovetail.errors import BadRequest, Closed, DovetailError, StorageError
 from dovetail.logs.log import Entry
 from dovetail.logs.shared.log import SharedLog
@@ -94,7 +96,10 @@ class SharedStore(Replayed):
         self.on_cut: Callable[[DovetailError], None] = lambda error: None
 
     @classmethod
-    async def join(cls, log: SharedLog, clock: Clock, *, snapshot_bytes: int) -> SharedStore:
+    async def join(
+        cls, log: SharedLog, clock: Clock, *, snapshot_bytes: int, begin: Callable[[Self], Awaitable[None]] | None = None
+    ) -> Self:
+        """`begin`: what is said first, where the log is one of several."""
         store = await cls.prepared(log, clock, snapshot_bytes)
         log.on_cut, log.on_back = store._cut_off, store.committer.back
         began = monotonic()
@@ -102,16 +107,12 @@ class SharedStore(Replayed):
         await log.caught_up()
         store.replay = store.replay._replace(entries=(log.tail >> SHIFT) - (log.first >> SHIFT), seconds=monotonic() - began)
         await store.committer.open_writer()
-        if not store.state.key:
-            # Several nodes may begin a log in the same moment: the first one counts, and it is everybody's.
-            await store.committer.submit(op.Begin(os.urandom(32)))
-        if store.state.version < APPLY_VERSION:
-            await store.chores.upgrade()
+        await (begin(store) if begin is not None else store.begin_alone())
         store.chores.start()
         return store
 
     @classmethod
-    async def prepared(cls, log: SharedLog, clock: Clock, snapshot_bytes: int) -> SharedStore:
+    async def prepared(cls, log: SharedLog, clock: Clock, snapshot_bytes: int) -> Self:
         """With the newest snapshot, and nothing read yet."""
         await log.open()
         snapshots = SharedSnapshots(log)
@@ -125,6 +126,12 @@ class SharedStore(Replayed):
         store = cls(log, clock, snapshot_bytes, state)
         store.snapshots = snapshots
         return store
+
+    async def begin_alone(self) -> None:
+        if not self.state.key:
+            # Several nodes may begin a log in the same moment: the first one counts, and it is everybody's.
+            await self.committer.submit(op.Begin(os.urandom(32)))
+        await self.chores.upgrade()
 
     def _replay(self) -> tuple[State, Replay, int]:
         return self._loaded, Replay(self._loaded.position, 0, 0, 0.0), 0
@@ -173,9 +180,17 @@ class SharedStore(Replayed):
         """The replay was at the log's tail a moment ago."""
         return monotonic() - self.committer.at_tail < self.fresh_s
 
+    @property
+    def cut(self) -> DovetailError | None:
+        """Why the log cannot be had at this moment."""
+        return self.log.cut
+
     def check_reach(self) -> None:
         if self.log.cut is not None:
             raise self.log.cut
+
+    def elsewhere(self, queue: int) -> bool:
+        return crossing.elsewhere(self.state, queue)
 
     async def confirm(self) -> bool:
         """By an append that comes back: no question to the engine would do, for whoever leads may have lost it and not know yet."""

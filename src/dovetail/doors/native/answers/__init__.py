@@ -13,6 +13,7 @@ from dovetail.doors.native.answers.connection import (
     OPEN,
     RESERVE_FEATURE,
     STAGE_FEATURE,
+    UNNUMBERED_FEATURE,
     Bye,
     Done,
     Error,
@@ -48,8 +49,8 @@ __all__ = [
     "ARROW_FEATURE", "ATTRIBUTES", "CHALLENGE", "DURABILITY", "FACTS_FEATURE", "GROUPS", "HISTORY", "IDS", "OPEN", "REDRIVES", "REFUSED",
     "REPEAT", "STATES", "STORED", "Hello", "Welcome", "Error", "Bye", "Pong", "Done", "Opened", "Queues", "Named", "Lane", "Pushed", "Run",
     "Deliveries", "Settled", "Counted", "Messages", "Arrow", "Redriving", "Producing", "Tap", "Taps", "Joined", "Published", "OpenStage",
-    "Staged", "Reserving", "Reserved", "Reservation", "Reservations", "RESERVE_FEATURE", "STAGE_FEATURE", "KINDS", "Answer", "decode",
-    "encode", "flags_of",
+    "Staged", "Reserving", "Reserved", "Reservation", "Reservations", "RESERVE_FEATURE", "STAGE_FEATURE", "UNNUMBERED_FEATURE",
+    "KINDS", "Answer", "decode", "encode", "flags_of",
 ]  # fmt: skip
 
 Answer = (

@@ -17,6 +17,8 @@ RESERVE_FEATURE = 4
 """It knows reservations."""
 FACTS_FEATURE = 8
 """It knows facts taps, whose reads are Arrow."""
+UNNUMBERED_FEATURE = 16
+"""It takes no numbers of producers: its namespace lies in several logs."""
 OPEN, CHALLENGE = 0, 1
 """In HELLO: whether a proof is asked for."""
 
