@@ -82,7 +82,7 @@ LOGS = Kind("nats, 3 logs", lambda folder: _on_nats(folder) + "?logs=3", True, "
 SHARED = (SIM, *ON_NATS, LOGS, *ON_KAFKA)
 MARKS = {
     **dict.fromkeys((*ON_NATS, LOGS), (pytest.mark.slow, NATS)),
-    ON_KAFKA[0]: (pytest.mark.slow, KAFKA),
+    ON_KAFKA[0]: (pytest.mark.soak, KAFKA),
     ON_KAFKA[1]: (pytest.mark.soak, KAFKA),
 }
 

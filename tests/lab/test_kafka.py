@@ -50,7 +50,11 @@ def pushed(url: str, topic: str, bodies: list[bytes]) -> None:
 def read(url: str, topic: str, count: int) -> list[bytes]:
     """The first of a topic's only partition, in order, and that there are no more."""
     servers = kafkaload.servers_of(url)
-    assert kafkaload.stored(servers, topic, 1) == count
+    deadline = time.monotonic() + WAIT_S
+    # A leader that stood still does not know at once that it is none any more, and tells what it had.
+    while (stored := kafkaload.stored(servers, topic, 1)) < count and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert stored == count
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "auto.offset.reset": "earliest", "log_level": 0})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[bytes] = []

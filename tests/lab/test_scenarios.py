@@ -102,8 +102,12 @@ def test_the_machine_is_described(tmp_path: Path) -> None:
     assert set(facts) == {"cores", "kernel", "python", "load_1min", "fdatasync_p50_us"} and list(tmp_path.iterdir()) == []
 
 
+LONG = {"cluster-load", "node-kill", "leader-kill", "node-join", "spark-stream", "measure"}
+"""Whole clusters, or many micro-batches, also where it is made small: in `make soak`."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.soak] if name in LONG else []) for name in SCENARIOS])
 def test_every_scenario_runs_small_and_ends_with_one_object(name: str, tmp_path: Path) -> None:
     if name in ("commit-log", "delays") and shutil.which("redis-server") is None and os.environ.get("CI") != "true":
         pytest.skip("redis-server is not installed (apt-get install redis-server)")

@@ -83,7 +83,7 @@ def drained(endpoint: str, name: str) -> list[int]:
     return got
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["tap", pytest.param("reserve", marks=pytest.mark.soak)])
 def test_a_node_that_is_killed_under_a_stream_over_nats_costs_nothing_and_the_stream_goes_on_at_another(
     spark: Any, nodes: list[Process], queue: str, tmp_path: Path, mode: str
 ) -> None:

@@ -17,7 +17,7 @@ from dovetail.lab.engines.nats import NatsServers
 from dovetail.lab.faults.power import PoweredDisk
 from tests.lab.peers import needed
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 MESSAGES = 50
 
 
