@@ -12,6 +12,7 @@ from dovetail import Message, Node, Outgoing, Queue
 from dovetail.core import codec
 from dovetail.core import operation as op
 from dovetail.core.versions import APPLY_VERSION, WAITING_VERSION
+from dovetail.errors import StorageError
 from dovetail.stores.shared import waits
 from dovetail.stores.shared.chores import SharedChores
 from dovetail.stores.shared.waits import Line, Wait, Waits
@@ -300,3 +301,30 @@ async def test_a_log_that_older_nodes_read_too_has_receivers_that_wait_at_their_
         await here.send(b"a")
         assert await bodies(task) == [b"a"]
         assert written(made, tail) == [["Push"], ["Pop"]]
+
+
+async def test_who_has_left_twice_leaves_those_who_came_after(impatient: None) -> None:
+    """It was handed a message, another receiver came, and then its connection died."""
+    async with world(1) as made:
+        (node,) = made.nodes
+        queue = await node.queue("orders")
+        store = node.store
+        first = store.waits.join(store.lane(queue.lane.queue), 1, 30_000, 600_000)
+        await until(lambda: in_line(node, queue) == 1)
+        await queue.send(b"a")
+        assert not store.waits.lines
+        second = await stands(made, queue, queue.receive(wait_s=600))
+        first.abandon()
+        assert list(store.waits.lines) == [queue.lane.queue]
+        await until(lambda: second.done())
+        assert await bodies(second) == [b"a"]
+
+
+async def test_receivers_are_told_when_their_node_cannot_go_on(impatient: None) -> None:
+    async with world(1) as made:
+        (node,) = made.nodes
+        queue = await node.queue("orders")
+        task = await stands(made, queue, queue.receive(wait_s=600))
+        node.store._fail(StorageError("a hole in the log"))
+        with pytest.raises(StorageError, match="a hole"):
+            await asyncio.wait_for(task, 60)

@@ -25,7 +25,8 @@ from dovetail.core.operation import Head
 from dovetail.errors import CodecError, Moved
 
 MOVER = b"dovetail-migrate"
-COPY, END = 1, 2
+COPY, END = 250, 251
+"""No kinds of operations: a node of an older version, which knows no notes, finds damage here and stops, and serves nothing behind it."""
 _IDENTITY_BYTES = 16
 
 assert len(MOVER) == 16

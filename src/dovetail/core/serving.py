@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dovetail.core.state import State
 
 NEVER = 1 << 62
+_STILL = op.Tick | op.Stage | op.Trim | op.Divide | op.Forget | op.Register | op.ProducerOpen | op.Skip
+"""They make nothing visible anywhere."""
 
 
 class Waiting:
@@ -65,15 +67,21 @@ class Waiting:
         elif isinstance(operation, op.CompletePush):
             self.stirred.update(operation.push.queues)
             self.stirred.add(operation.complete.queue)
-        elif not hasattr(operation, "queue") and not isinstance(operation, op.Tick | op.Stage | op.Trim):
+        elif isinstance(operation, op.Arrive):
+            self.stirred.update(operation.push.queues)
+        elif isinstance(operation, op.Leave | op.MoveSettle):
+            self._stir_lane(state, operation.source)
+        elif (queue := getattr(operation, "queue", None)) is not None:
+            self._stir_lane(state, queue)
+        elif not isinstance(operation, _STILL):
             # Whatever moves messages may have brought them to any queue.
             self.stirred.update(self.places)
-        else:
-            queue = getattr(operation, "queue", 0)
-            self.stirred.add(queue)
-            lane = state.lanes.get(queue)
-            if lane is not None:
-                self.stirred.add(lane.attributes.dead_letter)
+
+    def _stir_lane(self, state: State, queue: int) -> None:
+        self.stirred.add(queue)
+        lane = state.lanes.get(queue)
+        if lane is not None:
+            self.stirred.add(lane.attributes.dead_letter)
 
 
 def serve(state: State, operation: Operation, handouts: list[Handout]) -> None:

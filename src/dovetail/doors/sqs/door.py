@@ -32,7 +32,7 @@ from dovetail.doors.sqs.orphans import Orphans
 from dovetail.doors.sqs.queueattributes import Arn
 from dovetail.doors.sqs.shapes import Shape
 from dovetail.doors.sqs.sigv4 import JSON_TYPES, SignatureRefused, Signed, Verifier, peek_scope
-from dovetail.errors import DovetailError, NoSuchQueue
+from dovetail.errors import DovetailError, NoSuchQueue, StorageError
 from dovetail.service.accounts import Accounts, Quota
 from dovetail.service.audit import Audit
 from dovetail.service.broker import Broker, Lane
@@ -367,6 +367,9 @@ class Door:
         told = errors.of(error)
         if not isinstance(error, (SqsError, DovetailError)):
             _logger.error("request %s failed", request_id, exc_info=error)
+        elif isinstance(error, StorageError):
+            # Its caller is told nothing of where and how we store.
+            _logger.error("request %s failed: %s", request_id, error)
         # Its frames hold the request, and one of them holds the error: a circle that would keep large bodies until the collector comes.
         error.__traceback__ = None
         return told

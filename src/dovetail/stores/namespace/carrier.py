@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 PATIENCE_MS = 2_000
 SWEEP_MS = 500
 BATCH_MESSAGES = 256
+FORGET_BATCHES = 16
+AWAITED_MS = 10_000
 
 _logger = logging.getLogger("dovetail.stores.namespace")
 
@@ -110,8 +112,13 @@ class Carrier:
         progress = True
         try:
             there = await self._namespace.open_for(pair[1])
+            batches = 0
             while progress and pair in store.state.leaving:
                 progress = await self._carry_some(store, there, *pair)
+                batches += 1
+                if not batches % FORGET_BATCHES:
+                    # Where more keeps coming there is no end, and every judgement would stay in the state.
+                    await self._forget(store, there, *pair)
             await self._forget(store, there, *pair)
         except DovetailError as error:
             progress = False
@@ -167,7 +174,8 @@ class Carrier:
     # Redrive
 
     async def move(self, handle: NamespaceLane, store: NamespaceLog, target: int, most: int) -> int:
-        """As a lane moves messages, wherever the target lies; without one, each to where it came from. Answers when they are there."""
+        """As a lane moves messages, wherever the target lies; without one, each to where it came from. Answers when they are there, or
+        after AWAITED_MS: they have set out and will arrive, but a log that cannot be had must not hold whoever asked, or the node's end."""
         source = handle.queue
         moved = 0 if target and store.elsewhere(target) else await handle.move_here(target, most)
         targets = [target] if target else self._origins(store, source)
@@ -181,8 +189,14 @@ class Carrier:
                 lane = store.state.lanes.get(source)
                 if lane is not None and one in lane.departures:
                     numbers[one] = lane.departures[one].next - 1
-        while self._under_way(store, source, numbers):
-            await self._changed(store)
+        clock = self._namespace.clock
+        until = clock.boot_ms() + AWAITED_MS
+        alarm = clock.call_at(until, self._tell)
+        try:
+            while self._under_way(store, source, numbers) and clock.boot_ms() < until:
+                await self._changed(store)
+        finally:
+            alarm.cancel()
         return moved
 
     @staticmethod

@@ -122,6 +122,8 @@ class NamespaceStore(NamespaceStages, NoFacts):
         """A node that has lost one of its logs for good answers for none: whoever starts it again gets all of them."""
         self.failed = error
         self.carrier.fail(error)
+        for store in self.opened():
+            store.waits.fail(error)
         if self.on_fail is not None:
             self.on_fail(error)
 

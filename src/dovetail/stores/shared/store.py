@@ -203,6 +203,10 @@ class SharedStore(Replayed):
         self.waits.fail(error)
         self.on_cut(error)
 
+    def _fail(self, error: BaseException) -> None:
+        self.waits.fail(error if isinstance(error, DovetailError) else StorageError(str(error)))
+        super()._fail(error)
+
     def facts(self) -> Mapping[str, tuple[float, str]]:
         at_tail = self.committer.at_tail
         return {

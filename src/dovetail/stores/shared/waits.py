@@ -18,6 +18,7 @@ not, any other who has receivers there does a little later.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -177,7 +178,9 @@ class Line:
         self.members.pop(wait, None)
         if not self.members:
             self._sleep(None)
-            self._waits.lines.pop(self.lane.queue, None)
+            # Another one may have its place already: who has left may be told to leave once more.
+            if self._waits.lines.get(self.lane.queue) is self:
+                del self._waits.lines[self.lane.queue]
 
     def fail(self, error: DovetailError) -> None:
         for wait in list(self.members):
@@ -188,7 +191,8 @@ class Line:
     def _withdraw(self) -> None:
         leaving, self._leaving = self._leaving, []
         for start in range(0, len(leaving), BATCH_MESSAGES_MAX):
-            self._store.committer.submit_for(Unheard(), op.Withdraw(self.lane.queue, leaving[start : start + BATCH_MESSAGES_MAX]))
+            with contextlib.suppress(DovetailError):  # The node ends, and its writer with all who stand under it.
+                self._store.committer.submit_for(Unheard(), op.Withdraw(self.lane.queue, leaving[start : start + BATCH_MESSAGES_MAX]))
 
     # What is due
 
@@ -299,6 +303,8 @@ class Waits:
         for handout in applied.handouts:
             if handout.writer == writer:
                 self._hand(handout)
+                # Who has something in hand must not be taken for dead, whether anybody still stands here or not.
+                self._keep_speaking()
         if self.standing:
             known = self.store.state.writers.by_id.get(writer)
             if known is None or known.silent_ms >= WRITER_SILENCE_MS:
