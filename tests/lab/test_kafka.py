@@ -82,7 +82,7 @@ def test_kafka_gives_what_it_was_sent_in_order_also_after_kill_9(tmp_path: Path)
         assert read(servers.url, "orders", 200) == bodies
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_cluster_goes_on_while_a_node_is_dead_or_stands_still(tmp_path: Path) -> None:
     with started(tmp_path, 3) as servers:
         kafkaload.make_topic(kafkaload.servers_of(servers.url), "orders")

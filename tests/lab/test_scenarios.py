@@ -102,8 +102,8 @@ def test_the_machine_is_described(tmp_path: Path) -> None:
     assert set(facts) == {"cores", "kernel", "python", "load_1min", "fdatasync_p50_us"} and list(tmp_path.iterdir()) == []
 
 
-LONG = {"cluster-load", "node-kill", "leader-kill", "node-join", "spark-stream", "measure"}
-"""Whole clusters, or many micro-batches, also where it is made small: in `make soak`."""
+LONG = {"cluster-load", "node-kill", "leader-kill", "node-join", "spark-batch", "spark-stream", "spark-sink", "measure"}
+"""Whole clusters, or a JVM and what it is compared with, also where it is made small: in `make soak`."""
 
 
 @pytest.mark.slow
